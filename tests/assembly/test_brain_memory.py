@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_hrr.assembly import Brain, _state
+from torch_hrr.assembly import Brain, Parser, _state
 
 ROUND = {"A": ["A", "B"]}
 
@@ -46,7 +46,7 @@ def test_areas_of_many_winners_reserve_little_before_they_learn():
     brain.project({"s": ["A"]}, {"A": ["A"]})
     assert table_bytes(brain) == 0
     fiber = brain._network.fibers["A", "A"]
-    fiber.reserve_to_learn()
+    fiber.reserve_to_learn(0.05)
     assert 2**24 < table_bytes(brain) <= 2**26
 
 
@@ -78,3 +78,25 @@ def test_a_projection_learns_without_running_rounds_again(monkeypatch):
     brain = brain_of(p=0.05, n=10_000)
     brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=25)
     assert len(grown) == 1
+
+
+def test_a_round_does_not_move_stimuli_that_it_is_not_about(monkeypatch):
+    brain = Brain(p=0.05, seed=0)
+    brain.add_area("A", n=4000, k=20)
+    for number in range(40):
+        brain.add_stimulus(str(number), 20)
+        brain.project(str(number), "A")
+    moved = []
+    grow = _state.StimulusState.reserve
+    monkeypatch.setattr(
+        _state.StimulusState, "reserve", lambda stimulus, slots: moved.append(grow(stimulus, slots))
+    )
+    for number in range(40):
+        brain.project({str(number): "A"}, {"A": "A"})
+    assert len(moved) <= 5 * 40  # in every round, without room to spare, there would be 1600
+
+
+def test_a_batch_of_64_parsers_takes_less_than_200_megabytes():
+    parser = Parser()
+    parser.parse(["the big dogs chase the bad cats", "dogs in mice chase cats", "people quickly run", "dogs are bad"])
+    assert sum(tensor.nbytes for tensor in parser.brain.buffers()) < 4 * 200e6 / 64

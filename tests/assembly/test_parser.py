@@ -74,6 +74,20 @@ def test_locks_decide_who_fires():
     assert not any(area in ("DET", "ADJ", "PREP", "PREP_P", "ADVERB") for fiber in linked for area in fiber)
 
 
+def test_what_only_a_new_assembly_reaches_waits_for_it():
+    chain = Grammar(
+        words={"a": "thing", "b": "deed"},
+        classes={"deed": WordClass("LEX-V V-S", "!LEX-V"), "thing": WordClass("LEX-S")},
+        dependents={"V": ("S",), "S": ()},
+        root="V",
+        open_areas=("V", "S"),
+    )
+    parser = Parser(chain, n=2000, k=50)
+    assert parser.parse("b a").dependencies == {("b", "a", "S")}
+    # From nothing, the first neurons would have won.
+    assert parser.brain.ever_won("S")[0, 0] > 0
+
+
 def test_a_tree_draws_itself():
     tree = Parser().parse("the dogs chase bad cats")
     assert str(tree).splitlines() == [

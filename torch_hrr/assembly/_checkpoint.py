@@ -177,6 +177,7 @@ def check_loaded(network: Network, engine: Engine) -> None:
         for state in network.states:
             assert isinstance(state, State)
             state.clear()
+        network.reserve()
         raise ValueError(f"load_state_dict: {error}") from error
 
 

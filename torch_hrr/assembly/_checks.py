@@ -291,6 +291,18 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
         return list(range(count))
     if batch is None:
         raise ValueError(f"{op}: brains must not be given without a batch")
+    # What programs give, call after call, is not worth a tensor.
+    is_plain = type(given) is list and all(type(number) is int for number in given)
+    numbers = given if is_plain else _named_brains(op, given, count)
+    for brain in numbers:
+        if not 0 <= brain < count:
+            raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {shown(brain)}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{op}: brains must be distinct, got repeated ones")
+    return numbers
+
+
+def _named_brains(op: str, given: Any, count: int) -> list[int]:
     try:
         named = given if isinstance(given, Tensor) else torch.as_tensor(_copied(given), device="cpu")
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -307,13 +319,7 @@ def brains(op: str, given: Any, batch: int | None) -> list[int]:
         return cast(list[int], named.nonzero().squeeze(1).tolist())
     if (named.is_floating_point() and len(named.flatten())) or named.is_complex() or named.dim() > 1:
         raise TypeError(f"{op}: brains must be an index, a sequence of indices or a mask, got {brief(given)}")
-    numbers: list[int] = named.reshape(-1).tolist()
-    for brain in numbers:
-        if not 0 <= brain < count:
-            raise IndexError(f"{op}: brains must be in 0..{count - 1}, got {brain}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{op}: brains must be distinct, got repeated ones")
-    return numbers
+    return cast(list[int], named.reshape(-1).tolist())
 
 
 def device(op: str, found: torch.device) -> torch.device:

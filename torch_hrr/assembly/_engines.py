@@ -78,7 +78,7 @@ class Parts:
             w_max = min(network.largest_weight(source, target), _state.LARGEST_WEIGHT)
             rates += [fiber.p, network.beta(source, target), w_max]
             if learns and network.beta(source, target):
-                fiber.reserve_to_learn()
+                fiber.reserve_to_learn(network.beta(source, target))
         for (source, target), stimulus in zip(plan.stimuli, self.sources, strict=True):
             layout += [place[stimulus.target_index], learns]
             own = network.areas[target].w_max

@@ -56,7 +56,7 @@ def checked(
 
 def open_pairs(brain: RoundsModule, projections: Mapping[str, Iterable[str]]) -> Pairs:
     """The pairs of areas of which nothing is inhibited."""
-    return [pair for pair in pairs_of(projections) if brain._network.is_open(*pair)]
+    return [pair for pair, of in brain._network.open(pairs_of(projections), {0}).items() if of]
 
 
 def silent(brain: RoundsModule, areas: Collection[str]) -> list[str]:

@@ -360,7 +360,17 @@ class Network:
 
     def reserve_area(self, area: AreaState, slots: int) -> None:
         """Memory for that many slots of an area, in all that is numbered by them."""
-        slots = max(slots, area.neuron_of.shape[1])
+        capacity = area.neuron_of.shape[1]
+        if slots > capacity:
+            # At least an eighth more: a sequence of calls seldom moves what may be hundreds of stimuli.
+            self._hold_slots(area, min(area.n, max(slots, capacity + capacity // 8)))
+
+    def reserve(self) -> None:
+        """As much memory for slots in everything as the areas have."""
+        for area in self.areas.values():
+            self._hold_slots(area, area.neuron_of.shape[1])
+
+    def _hold_slots(self, area: AreaState, slots: int) -> None:
         area.reserve(slots)
         for fiber in self.fibers.values():
             if fiber.source_index == area.index:
@@ -368,11 +378,6 @@ class Network:
         for source in self.sources.values():
             if source.target_index == area.index:
                 source.reserve(slots)
-
-    def reserve(self) -> None:
-        """As much memory for slots in everything as the areas have."""
-        for area in self.areas.values():
-            self.reserve_area(area, 0)
 
     # What takes part in a round
 
@@ -386,10 +391,10 @@ class Network:
             for name, of_brains in zip(names, counts, strict=True)
         }
 
-    def is_open(self, source: str, target: str, brain: int = 0) -> bool:
-        """Whether neither the areas nor the fiber between them are inhibited."""
-        held = (self.areas[source].locks, self.areas[target].locks, self.locks.get((source, target), {}))
-        return all(brain not in inhibited(locks) for locks in held)
+    def open(self, fibers: Iterable[tuple[str, str]], brains: set[int]) -> dict[tuple[str, str], set[int]]:
+        """For fibers by source and target area those of some brains that no lock holds."""
+        free = {name: brains - inhibited(area.locks) for name, area in self.areas.items()}
+        return {pair: free[pair[0]] & free[pair[1]] - inhibited(self.locks.get(pair, {})) for pair in fibers}
 
     def plans(
         self,
@@ -414,12 +419,8 @@ class Network:
         of_stimuli = ("a stimulus", self.stimuli)
         areas = checks.projections(op, "areas", areas, self.areas, self.areas, "area", of_stimuli)
         asked = self.everyone if brains is None else set(brains)
-        closed = {name: inhibited(area.locks) for name, area in self.areas.items()}
-        from_stimuli = {pair: asked - closed[pair[1]] for pair in pairs_of(stimuli)}
-        from_areas = {
-            pair: asked - closed[pair[0]] - closed[pair[1]] - inhibited(self.locks.get(pair, {}))
-            for pair in pairs_of(areas)
-        }
+        from_stimuli = {pair: asked - inhibited(self.areas[pair[1]].locks) for pair in pairs_of(stimuli)}
+        from_areas = self.open(pairs_of(areas), asked)
         self._check_sources(op, from_stimuli, from_areas, reached)
         targets = dict.fromkeys(target for _, target in (*from_stimuli, *from_areas))
         differ = [of for of in (*from_stimuli.values(), *from_areas.values()) if of and of != asked]

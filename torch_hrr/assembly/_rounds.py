@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -76,10 +76,11 @@ class RoundsModule(NetworkModule):
         tick: Tick = unseen,
         before: int = 0,
         total: int | None = None,
+        reached: Collection[str] = (),
     ) -> Tensor | None:
-        """Rounds of a call named `op`; its arguments are checked here. `tick`, `before`, `total`: see `in_parts`."""
+        """Rounds of a call named `op`, whose arguments are checked here; see `in_parts` and `Network.plans`."""
         network = self._network
-        plans = network.plans(op, checks.or_nothing(stimuli), checks.or_nothing(areas), brains)
+        plans = network.plans(op, checks.or_nothing(stimuli), checks.or_nothing(areas), brains, reached)
         if rounds == 0 or not plans:
             return None
         targets = set().union(*(plan.targets for plan in plans))

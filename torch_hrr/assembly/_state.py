@@ -29,6 +29,8 @@ def largest_weight(k: int) -> float:
 
 # Of a table of edges before anything was learned, all brains together.
 _FIRST_BYTES = 64 << 20
+# How much of an area fires before its winners stay, in multiples of these and by beta: 4 at .05, 2.5 at .1, 1.6 at .25.
+_GROWTH = 0.15
 _BYTES_PER_CHUNK = 4 + EDGES_PER_CHUNK * (4 + 4)
 
 
@@ -96,7 +98,9 @@ class State(nn.Module):
         for name, fill in fills.items():
             old: Tensor = getattr(self, name)
             if old.shape[1] < size:
-                grown[name] = old.new_full((old.shape[0], size, *old.shape[2:]), fill)
+                shape = (old.shape[0], size, *old.shape[2:])
+                # Zeros that are new to the process take no memory before they are written to.
+                grown[name] = old.new_full(shape, fill) if fill else old.new_zeros(shape)
                 grown[name][:, : old.shape[1]] = old
         for name, tensor in grown.items():
             self.hold(name, tensor, name not in self._non_persistent_buffers_set)
@@ -255,19 +259,18 @@ class FiberState(State):
         """Without potentiated edges."""
         super().__init__()
         self.source_index, self.target_index = source.index, target.index
+        self.target_k = target.k
         self.id: int = config["id"]
         self.p: float = config["p"]
         self.w_max: float | None = config["w_max"]
         self.procedural: bool = config["procedural"]
         integers: dict[str, Any] = {"dtype": torch.int32, "device": device}
-        self.hold("counts", torch.zeros(brains, target.n if self.procedural else 0, **integers), persistent=False)
+        # Nothing is read of it before the first delivery: brains whose fiber is not in use take no memory for it.
+        self.hold("counts", torch.empty(brains, target.n if self.procedural else 0, **integers), persistent=False)
         self.hold("delivered", torch.zeros(brains, source.k, dtype=torch.int64, device=device), persistent=False)
         self.hold("delivered_count", torch.full((brains,), -1, dtype=torch.int64, device=device), persistent=False)
         for name in ("head", "length", "known"):
             self.hold(name, torch.zeros(brains, 0, **integers))
-        # What a first assembly needs, and some of the growth after it: rows of four times the winners, each with edges
-        # to four times the winners and one chunk that is not full.
-        self._first_chunks = math.ceil(4 * source.k * (1 + 4 * target.k * self.p / EDGES_PER_CHUNK))
         self.hold("next", torch.zeros(brains, 0, **integers))
         self.hold("target", torch.zeros(brains, 0, EDGES_PER_CHUNK, **integers))
         self.hold("weight", torch.zeros(brains, 0, EDGES_PER_CHUNK, dtype=torch.float32, device=device))
@@ -301,11 +304,16 @@ class FiberState(State):
         """Memory for that many chunks of edges."""
         self.grow(chunks, next=0, target=0, weight=0)
 
-    def reserve_to_learn(self) -> None:
-        """Memory for a first assembly and some growth, within bounds: rounds that lack more say so and run again."""
-        if self.procedural and not self.next.shape[1]:
-            most = _FIRST_BYTES // (_BYTES_PER_CHUNK * len(self.next))
-            self.reserve_chunks(min(self._first_chunks, most))
+    def reserve_to_learn(self, beta: float) -> None:
+        """Memory for a first assembly and its growth, within bounds: rounds that lack more say so and run again."""
+        if not self.procedural or self.next.shape[1]:
+            return
+        # As many times the winners as fire until they come to rest, which take fewer rounds the faster synapses grow.
+        times = min(4.0, 1 + _GROWTH / beta)
+        # So many rows, each with edges to so many winners of the target, and one chunk that is not full.
+        k, target_k = self.delivered.shape[1], self.target_k
+        chunks = math.ceil(times * k * (1 + times * target_k * self.p / EDGES_PER_CHUNK))
+        self.reserve_chunks(min(chunks, _FIRST_BYTES // (_BYTES_PER_CHUNK * len(self.next))))
 
     def forget_sums(self) -> None:
         """The sums no longer belong to the synapses."""

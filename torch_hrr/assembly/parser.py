@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -15,12 +16,13 @@ from torch_hrr._repr import Described
 from torch_hrr._spec import Device, Int, Real, Seed, takes
 from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly.brain import Brain
-from torch_hrr.assembly.grammar import GRAMMARS, LEXICON, Grammar, Rule, WordClass, rules, split
+from torch_hrr.assembly.grammar import GRAMMARS, LEXICON, Grammar, Rule, rules, split
 
-Fibers = frozenset[tuple[str, str]]
 Dependencies = set[tuple[str, str, str]]
 Sentences = list[str] | tuple[str, ...]
-Silent = dict[str, set[int]]
+Fibers = tuple[tuple[str, str], ...]
+Firing = dict[tuple[str, str], set[int]]
+"""The brains in which fibers fire."""
 
 _WORD_WINNERS = 20
 # How many of a word's neurons stand for it when they fire again: 70 percent, as published.
@@ -195,77 +197,80 @@ class Parser(Described):
         return brain
 
     def _parsed(self, brain: Brain, given: list[list[str]], tick: Tick) -> list[ParseTree]:
-        fired: list[set[tuple[str, str]]] = [set() for _ in given]
+        fired: Firing = {}
         longest = max(map(len, given))
-        # Brains with words of the same classes so far have the same locks and the same areas with winners.
-        groups = [list(range(len(given)))]
         for place in range(longest):
-            going = [[one for one in group if place < len(given[one])] for group in groups]
-            groups = _split(going, lambda one: self.grammar.class_of(given[one][place]))  # noqa: B023
-            words = [[given[one][place] for one in group] for group in groups]
-            for group, word in zip(groups, words, strict=True):
-                for area in self._class(word).closed.split():
-                    if group[0] not in inhibited(brain._network.areas[area].locks):
-                        whole = " ".join(given[group[0]])
-                        raise _uncovered(whole, f"no place for {word[0]} while a word waits in {area}")
-                self._apply(brain, self._class(word).before, group)
-                self._set(brain, word, group)
-            # What had no winners fires from the second round on.
-            for rounds in (1, self.rounds - 1):
-                self._project(brain, groups, rounds, fired)
-            for group, word in zip(groups, words, strict=True):
-                self._apply(brain, self._class(word).after, group)
+            words = {one: text[place] for one, text in enumerate(given) if place < len(text)}
+            kinds: dict[str, list[int]] = {}
+            for one, word in words.items():
+                kinds.setdefault(self.grammar.class_of(word), []).append(one)
+            of_classes = [(self.grammar.classes[kind], brains) for kind, brains in kinds.items()]
+            for kind, brains in of_classes:
+                for area in kind.closed.split():
+                    if waiting := set(brains) - inhibited(brain._network.areas[area].locks):
+                        one = min(waiting)
+                        why = f"no place for {words[one]} while a word waits in {area}"
+                        raise _uncovered(" ".join(given[one]), why)
+                self._apply(brain, kind.before, brains)
+            self._set(brain, words)
+            self._project(brain, words, fired)
+            for kind, brains in of_classes:
+                self._apply(brain, kind.after, brains)
             tick(place + 1, longest)
         self._unlock(brain)
-        trees: dict[int, ParseTree] = {}
-        root = self.grammar.root
-        for group in _split([list(range(len(given)))], lambda one: frozenset(fired[one])):
-            if (LEXICON, root) in fired[group[0]]:
-                trees.update(zip(group, self._read(brain, root, group, fired[group[0]]), strict=True))
-            else:
-                trees.update(dict.fromkeys(group, ParseTree("", root)))
-        return [trees[one] for one in range(len(given))]
+        root, everyone = self.grammar.root, range(len(given))
+        read = [one for one in everyone if one in fired.get((LEXICON, root), ())]
+        trees = dict(zip(read, self._read(brain, root, read, fired), strict=True)) if read else {}
+        return [trees.get(one, ParseTree("", root)) for one in everyone]
 
-    def _class(self, words: list[str]) -> WordClass:
-        return self.grammar.classes[self.grammar.class_of(words[0])]
-
-    def _apply(self, brain: Brain, text: str, group: list[int]) -> None:
+    def _apply(self, brain: Brain, text: str, brains: list[int]) -> None:
         for rule in rules(text):
-            apply(brain, rule, group)
+            apply(brain, rule, brains)
 
-    def _set(self, brain: Brain, words: list[str], group: list[int]) -> None:
+    def _set(self, brain: Brain, words: dict[int, str]) -> None:
         """Lets words be the winners of LEX; areas that it fires into begin anew, others keep their winners."""
-        starts = [self._lemmas.index(self.grammar.lemma_of(word)) * _WORD_WINNERS for word in words]
+        starts = [self._lemmas.index(self.grammar.lemma_of(word)) * _WORD_WINNERS for word in words.values()]
         rows = [range(start, start + _WORD_WINNERS) for start in starts]
-        brain.activate(LEXICON, torch.tensor(rows, device="cpu"), brains=group)
-        firing = self._open(brain, group[0], self._silent(brain))
+        brain.activate(LEXICON, torch.tensor(rows, device="cpu"), brains=[*words])
+        firing = self._firing(brain, words)
         for area in {source for source, _ in firing}:
-            if area != LEXICON and (LEXICON, area) in firing:
-                brain.clear(area, brains=group)
-            else:
-                brain.fix_assembly(area, brains=group)
+            sources = set().union(*(brains for (source, _), brains in firing.items() if source == area))
+            anew = sources & firing.get((LEXICON, area), set()) if area != LEXICON else set()
+            brain.clear(area, brains=[*anew])
+            brain.fix_assembly(area, brains=[*sources - anew])
 
-    def _silent(self, brain: Brain) -> Silent:
-        """The brains in which each area has no winners."""
-        return brain._network.silent((LEXICON, *self.grammar.areas))
+    def _firing(self, brain: Brain, brains: Collection[int], before: Firing | None = None) -> Firing:
+        """The fibers without locks from areas with winners, also with those that fibers gave them before."""
+        network, areas = brain._network, (LEXICON, *self.grammar.areas)
+        silent = network.silent(areas)
+        for (_, target), reached in (before or {}).items():
+            silent[target] -= reached
+        opened = network.open(itertools.product(areas, areas), set(brains))
+        return {fiber: firing for fiber, of in opened.items() if (firing := of - silent[fiber[0]])}
 
-    def _open(self, brain: Brain, one: int, silent: Silent) -> Fibers:
-        """The fibers without locks from areas with winners in one brain; words are not linked with each other."""
-        fibers = ((source, target) for source in silent if one not in silent[source] for target in silent)
-        return frozenset(fiber for fiber in fibers if brain._network.is_open(*fiber, one))
-
-    def _project(self, brain: Brain, groups: list[list[int]], rounds: int, fired: list[set[tuple[str, str]]]) -> None:
-        same: dict[Fibers, list[int]] = {}
-        silent = self._silent(brain)
-        for group in groups:
-            same.setdefault(self._open(brain, group[0], silent), []).extend(group)
-        for fibers, brains in same.items():
-            targets: dict[str, list[str]] = {}
-            for source, target in sorted(fibers):
-                targets.setdefault(source, []).append(target)
-            brain.project(areas=targets, rounds=rounds, brains=brains)
-            for one in brains:
-                fired[one] |= fibers
+    def _project(self, brain: Brain, brains: Collection[int], fired: Firing) -> None:
+        """What has no winners fires from the second round on."""
+        first = self._firing(brain, brains)
+        later = self._firing(brain, brains, first)
+        same: dict[tuple[Fibers, Fibers], list[int]] = {}
+        for one in brains:
+            of_one = [tuple(sorted(fiber for fiber, of in each.items() if one in of)) for each in (first, later)]
+            same.setdefault((of_one[0], of_one[1]), []).append(one)
+        for (at_first, then), alike in same.items():
+            new = {target for _, target in then} - {target for _, target in at_first}
+            reached = {source for source, _ in then} - {source for source, _ in at_first}
+            # Areas without winners fire nothing: in the first round, too, they may take part, unless others get winners
+            # that would have none before the second.
+            parts = [(then, self.rounds)]
+            if not all(brain._network.areas[area].fixed.issuperset(alike) for area in new):
+                parts = [(at_first, 1), (then, self.rounds - 1)]
+            for fibers, rounds in parts:
+                targets: dict[str, list[str]] = {}
+                for source, target in fibers:
+                    targets.setdefault(source, []).append(target)
+                brain._run("parse", None, targets, rounds, alike, reached=reached)
+        for fiber, of in later.items():
+            fired.setdefault(fiber, set()).update(of)
 
     def _unlock(self, brain: Brain) -> None:
         brain.disable_plasticity()
@@ -274,17 +279,18 @@ class Parser(Described):
             state.locks.clear()
             brain.unfix_assembly(area)
 
-    def _read(self, brain: Brain, area: str, group: list[int], fired: Collection[tuple[str, str]]) -> list[ParseTree]:
-        """The trees below an area with winners, of brains with the same linked areas; "" for what is no word."""
-        brain.project(areas={area: LEXICON}, brains=group)
-        words = self._heard(brain, group)
-        branches = []
+    def _read(self, brain: Brain, area: str, brains: list[int], fired: Firing) -> list[ParseTree]:
+        """The trees below an area with winners, one of each brain; "" for what is no word."""
+        brain.project(areas={area: LEXICON}, brains=brains)
+        words = self._heard(brain, brains)
+        branches: dict[int, list[ParseTree]] = {one: [] for one in brains}
         for below in self.grammar.dependents[area]:
-            if (area, below) in fired:
-                brain.project(areas={area: below}, brains=group)
-                branches.append(self._read(brain, below, group, fired))
-        of_each = zip(*branches, strict=True) if branches else [()] * len(group)
-        return [ParseTree(word, area, tuple(below)) for word, below in zip(words, of_each, strict=True)]
+            linked = [one for one in brains if one in fired.get((area, below), ())]
+            if linked:
+                brain.project(areas={area: below}, brains=linked)
+                for one, tree in zip(linked, self._read(brain, below, linked, fired), strict=True):
+                    branches[one].append(tree)
+        return [ParseTree(word, area, tuple(branches[one])) for one, word in zip(brains, words, strict=True)]
 
     def _heard(self, brain: Brain, group: list[int]) -> list[str]:
         """The words whose neurons are the winners of LEX."""
@@ -301,17 +307,6 @@ def apply(brain: Brain, rule: Rule, brains: list[int] | None) -> None:
         return
     for ends in {(first, last), (last, first)}:
         (brain.inhibit_fiber if rule.inhibits else brain.disinhibit_fiber)(*ends, rule.lock, brains)
-
-
-def _split(groups: Iterable[list[int]], key: Callable[[int], Hashable]) -> list[list[int]]:
-    """Each group in groups of equal keys."""
-    made: list[list[int]] = []
-    for group in groups:
-        parts: dict[Hashable, list[int]] = {}
-        for one in group:
-            parts.setdefault(key(one), []).append(one)
-        made += parts.values()
-    return made
 
 
 def _uncovered(sentence: str, why: str) -> ValueError:
