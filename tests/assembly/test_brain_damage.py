@@ -178,6 +178,16 @@ def test_tensors_of_another_shape_or_dtype_are_refused(content, mode):
     assert_refused({**intact, "states.9.winners": torch.zeros(2)}, config)
 
 
+def test_a_brain_that_refused_tensors_of_another_shape_can_be_used(content, brains):
+    tensors, config = content["exact"]
+    model = torch.nn.ModuleList([copy.deepcopy(brains["exact"])])
+    # Of the fiber from A to A and of the stimulus into A, for fewer slots than A has.
+    cut = {name: tensors[name][:, :3] for name in ("states.3.known", "states.3.length", "states.4.weight")}
+    with pytest.raises(ValueError, match=r"^load_state_dict: .* must be of shape "):
+        model.load_state_dict({f"0.{key}": each for key, each in {**tensors, **cut, "_extra_state": config}.items()})
+    use(model[0])
+
+
 class Largest(TorchDispatchMode):
     """The most elements of a tensor with memory that the calls within make."""
 

@@ -88,9 +88,7 @@ def test_a_round_does_not_move_stimuli_that_it_is_not_about(monkeypatch):
         brain.project(str(number), "A")
     moved = []
     grow = _state.StimulusState.reserve
-    monkeypatch.setattr(
-        _state.StimulusState, "reserve", lambda stimulus, slots: moved.append(grow(stimulus, slots))
-    )
+    monkeypatch.setattr(_state.StimulusState, "reserve", lambda stimulus, slots: moved.append(grow(stimulus, slots)))
     for number in range(40):
         brain.project({str(number): "A"}, {"A": "A"})
     assert len(moved) <= 5 * 40  # in every round, without room to spare, there would be 1600
@@ -98,5 +96,6 @@ def test_a_round_does_not_move_stimuli_that_it_is_not_about(monkeypatch):
 
 def test_a_batch_of_64_parsers_takes_less_than_200_megabytes():
     parser = Parser()
-    parser.parse(["the big dogs chase the bad cats", "dogs in mice chase cats", "people quickly run", "dogs are bad"])
-    assert sum(tensor.nbytes for tensor in parser.brain.buffers()) < 4 * 200e6 / 64
+    sentences = ["the big dogs chase the bad cats", "dogs in mice chase cats", "people quickly run", "dogs are bad"]
+    parser.parse(2 * sentences)
+    assert sum(tensor.nbytes for tensor in parser.brain.buffers()) < 8 * 200e6 / 64

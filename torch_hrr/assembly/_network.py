@@ -21,6 +21,8 @@ from torch_hrr.assembly._state import AreaState, FiberState, StimulusState, larg
 _ops = torch.ops.torch_hrr
 # Seconds on a slow core: for a base synapse of a winner, a neuron of a target, a target's round in mode "sampled".
 _SYNAPSE, _NEURON, _SAMPLED = 5e-9, 2e-9, 2e-3
+# Bytes of a slot in an area and in a fiber from it, and of all slots that a call reserves, but for so many rounds.
+_SLOT, _SLOT_OF_FIBER, _SLOTS, _LEAST_ROUNDS = 5, 12, 1 << 20, 10
 # The largest, in units of a fresh synapse: counted in 2^-24, sums of penalties stay far from 64 bits.
 _PENALTY = 2.0**20
 
@@ -460,6 +462,15 @@ class Network:
                 density = self.p if fiber is None else fiber.p
                 total += brains * _SYNAPSE * density * self.areas[source].k * self.areas[target].n
         return total
+
+    def rounds_at_once(self, plans: Iterable[Plan]) -> int:
+        """Rounds of these plans that share a reservation of slots: each may add k of them to an area, but few do."""
+        bytes_of_round = 0
+        for plan in plans:
+            for name in {*plan.targets, *(source for source, _ in plan.areas)}:
+                fibers = sum(source == name for source, _ in plan.areas)
+                bytes_of_round += self.brains * self.areas[name].k * (_SLOT + fibers * _SLOT_OF_FIBER)
+        return max(_LEAST_ROUNDS, _SLOTS // max(bytes_of_round, 1))
 
     def _check_sources(
         self,

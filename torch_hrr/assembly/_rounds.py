@@ -101,8 +101,8 @@ class RoundsModule(NetworkModule):
             self._call_hooks()
             tick(done, total)
 
-        hooked = {"tick": seen, "most": 1} if self._hooks else {"tick": tick}
-        in_parts(op, rounds, network.seconds(plans), run, before=before, total=total, **hooked)
+        most = 1 if self._hooks else network.rounds_at_once(plans)
+        in_parts(op, rounds, network.seconds(plans), run, seen, before=before, total=total, most=most)
         return None
 
     def _call_hooks(self) -> None:

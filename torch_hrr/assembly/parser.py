@@ -143,7 +143,7 @@ class Parser(Described):
             ValueError: A sentence is empty, has a word that the grammar does not know, or is not covered by it.
 
         Cost: For each word ``rounds`` rounds of the areas that take part, with the default sizes about 10 ms, or 2 ms a
-        sentence in a batch; 3 MB for a sentence, 6 MB for each of a batch, whose brains have memory for every area.
+        sentence in a batch; 2 MB for a sentence, 3 MB for each of a batch, whose brains have memory for every area.
         """
         op = "parse"
         tick = ticking(op, progress)
