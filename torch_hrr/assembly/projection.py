@@ -62,6 +62,9 @@ class Projection(DescribedModule):
         resting, _ = parts.described(False)
         self._learning, self._resting = [int(each) for each in learning], [int(each) for each in resting]
         self._rates = [float(each) for each in rates]
+        for fiber in parts.fibers:
+            # Memory that no round has written to does not belong in a file.
+            fiber.counts[fiber.delivered_count < 0] = 0
         self._seed, self._brains, self._batched = network.seed, network.brains, network.batch is not None
         self.tables = torch.nn.ModuleList(Table(each) for each in (network.numbers(), *parts.tensors()))
 
