@@ -1,5 +1,6 @@
 """Rounds of a brain as a module of torch that can be scripted, for programs without Python."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -7,9 +8,11 @@ from torch import Tensor
 from torch._jit_internal import is_scripting
 
 from torch_hrr._checks import integer
+from torch_hrr._compile import outside_graphs
 from torch_hrr._repr import DescribedModule
+from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Parts
-from torch_hrr.assembly._network import Network, Plan
+from torch_hrr.assembly._network import Network, Plan, fiber_id
 from torch_hrr.assembly._state import State
 
 
@@ -31,7 +34,11 @@ class Projection(DescribedModule):
     rounds, to the last bit. It learns in train mode. ``torch.jit.script(projection).save("projection.pt")`` makes a
     file that a program in C++ loads by ``torch::jit::load``, moves to its device and runs, without Python; what it
     learned there is in the file that the module saves. Its methods work there, too. Freezing would make constants of
-    its state: do not. Threads must not call one at the same time.
+    its state: do not. Threads must not call one at the same time, and Ctrl-C waits for the end of a call. Graphs of
+    ``torch.compile`` end at its rounds.
+
+    A state_dict is for a projection of the same areas, stimuli, fibers and seeds, which may learn at other rates. A
+    scripted module, whose tables cannot grow while they are loaded, has its state in its file instead.
 
     The rounds are those of the operator ``torch.ops.torch_hrr.project_``, whose state
     ``csrc/include/torch_hrr/torch_hrr.h`` describes. The module lets the tables of synapses grow as needed, so its
@@ -67,6 +74,9 @@ class Projection(DescribedModule):
             fiber.counts[fiber.delivered_count < 0] = 0
         self._seed, self._brains, self._batched = network.seed, network.brains, network.batch is not None
         self.tables = torch.nn.ModuleList(Table(each) for each in (network.numbers(), *parts.tensors()))
+        self._number = _number_of(network, plan)
+        # For states: those of other plans are refused.
+        self.plan = Table(torch.tensor([self._number], dtype=torch.int64, device=network.device))
 
     def _summary(self) -> dict[str, Any]:
         batch = {"batch": self._brains} if self._batched else {}
@@ -80,7 +90,10 @@ class Projection(DescribedModule):
             ValueError: ``rounds`` out of range, or an area that must fire has no winners; nothing is changed.
         """
         if not is_scripting():
-            rounds = integer("Projection", "rounds", rounds)
+            return _run(self, integer("Projection", "rounds", rounds))
+        return self._run(rounds)
+
+    def _run(self, rounds: int) -> dict[str, Tensor]:
         if rounds < 0 or rounds > 2147483646:
             raise ValueError(f"Projection: rounds must be in 0..2^31 - 2, got {rounds}")
         state = self._state()
@@ -106,11 +119,7 @@ class Projection(DescribedModule):
                     grew = True
                     for i in range(first, first + 3):
                         state[i] = _grown(state[i], max(needed, 2 * chunks), 0)
-            for i, held in enumerate(self.tables):
-                if is_scripting():
-                    held.table = state[i]
-                else:
-                    held.hold("table", state[i])  # type: ignore[operator]
+            self._keep(state)
             if left == before and not grew:
                 raise RuntimeError(f"Projection: tables of synapses could not grow; {left} rounds were not run")
         found: dict[str, Tensor] = {}
@@ -137,13 +146,17 @@ class Projection(DescribedModule):
     def activate(self, area: str, indices: Tensor) -> None:
         """Sets the winners of an area: 1 to k distinct indices, int64 ``[m]``, with a batch also ``[batch, m]``.
 
+        Indices are as for `Brain.activate`; in TorchScript a tensor.
+
         Raises:
-            TypeError: Another dtype.
+            TypeError: Another type, in TorchScript another dtype, too.
             ValueError: An unknown area, another shape, too many indices or the same one twice.
             IndexError: An index outside 0..n - 1.
         """
         place = self._place(area)
         n, k = self._sizes[2 * place], self._sizes[2 * place + 1]
+        if not is_scripting():
+            indices = checks.neurons("activate", indices, n, k, self._brains if self._batched else None)
         if indices.dtype != torch.int64:
             raise TypeError(f"activate: indices must be int64, got {indices.dtype}")
         fits = indices.dim() == 1 or (self._batched and indices.dim() == 2 and indices.size(0) == self._brains)
@@ -162,6 +175,8 @@ class Projection(DescribedModule):
         state[9 * place + 2].fill_(indices.size(-1))
 
     def _place(self, area: str) -> int:
+        if not is_scripting() and not isinstance(area, str):
+            raise TypeError(f"Projection: area must be a name, got {checks.brief(area)}")
         if area not in self.names:
             raise ValueError(f"Projection: area must be one of {self.names}, got '{area}'")
         return self.names.index(area)
@@ -170,7 +185,24 @@ class Projection(DescribedModule):
         state: list[Tensor] = []
         for held in self.tables:
             state.append(held.table)  # type: ignore[arg-type]
+        # TorchScript cannot ask for the mode. What it left, rounds outside may not change; `hold` leaves none.
+        if is_scripting() and not torch.empty(0, device="cpu").is_inference():
+            state = [table.clone() if table.is_inference() else table for table in state]
+            self._keep(state)
         return state
+
+    def _keep(self, state: list[Tensor]) -> None:
+        for i, held in enumerate(self.tables):
+            if is_scripting():
+                held.table = state[i]
+            else:
+                held.hold("table", state[i])  # type: ignore[operator]
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        found = state_dict.get(f"{prefix}plan.table")
+        if isinstance(found, Tensor) and found.tolist() != [self._number]:
+            raise ValueError("Projection: state must be of the same areas, stimuli, fibers and seeds, got another's")
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _reserve(self, state: list[Tensor], layout: list[int], rounds: int) -> None:
         """Memory for the slots that rounds may add to the areas, in all that is numbered by them."""
@@ -192,6 +224,25 @@ class Projection(DescribedModule):
                 layout[3 + 7 * areas + 5 * fibers + 2 * stimulus],
             )
             state[i] = _grown(state[i], capacity[target], 0)
+
+
+@outside_graphs
+def _run(module: Projection, rounds: int) -> dict[str, Tensor]:
+    return module._run(rounds)
+
+
+def _number_of(network: Network, plan: Plan) -> int:
+    """Of all that a state depends on, which is not rates, what is fixed, and what is learned."""
+    names = dict.fromkeys(name for pair in (*plan.areas, *plan.stimuli) for name in pair if name in network.areas)
+    areas = {name: network.areas[name] for name in names}
+    own = [
+        (name, each.n, each.k, each.refracted, each.refractory_period, each.inhibition_strength, each.ties)
+        for name, each in areas.items()
+    ]
+    fibers = [(*pair, network.fibers[pair].p, network.fibers[pair].procedural) for pair in plan.areas]
+    stimuli = [(*pair, network.stimuli[pair[0]], network.p) for pair in plan.stimuli]
+    brains = network.seed, network.seeds, network.batch
+    return fiber_id("projection", repr((own, fibers, stimuli, brains)), "")
 
 
 def _alone(area: str, plan: Plan) -> bool:
