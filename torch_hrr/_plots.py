@@ -56,12 +56,14 @@ def drawable(op: str, argument: str, values: Any) -> Tensor:
 
 
 def gif_path(op: str, path: Any) -> str:
-    """Where an animation is to be written; an error before a frame is drawn for a folder that is not there."""
+    """Where an animation is to be written; an error before a frame is drawn for what no file can replace."""
     text = checked_path(op, path)
     if os.path.splitext(text)[1].lower() not in ("", ".gif"):
         raise ValueError(f"{op}: path must end in .gif, got {text}")
     target: str = os.path.realpath(text)
     os.stat(os.path.dirname(target))
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise ValueError(f"{op}: path must name a regular file, got {target}")
     return target
 
 

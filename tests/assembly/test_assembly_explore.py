@@ -79,7 +79,9 @@ def test_without_a_display_pictures_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(explore.Explorer, "show", noted)
     assert command_line.main(SMALL) == 0
     printed = capsys.readouterr()
-    assert printed.out == "explore-output has 6 pictures, in which k, beta, p grow in turn\n" and "6/6" in printed.err
+    assert (
+        printed.out == "wrote 6 pictures to explore-output, in which k, beta, p grow in turn\n" and "6/6" in printed.err
+    )
     assert states[1:] == [(2, 0.1, 0.1), (40, 0.1, 0.1), (10, 0, 0.1), (10, 0.4, 0.1), (10, 0.1, 0.025), (10, 0.1, 0.4)]
     names = sorted(path.name for path in (tmp_path / "explore-output").iterdir())
     assert names == [f"frame-{number:03}.png" for number in range(6)]
@@ -132,7 +134,7 @@ def test_with_a_display_a_window_is_shown(tmp_path, monkeypatch, capsys):
         ("--beta", "-1", "explore: beta must be a finite number >= 0, got -1.0"),
         ("--p", "nan", "explore: p must be a finite number >= 0 and <= 1, got nan"),
         ("--rounds", "0", "explore: rounds must be at least 1 .*, got 0"),
-        ("--frames", __file__, "File exists"),
+        ("--frames", __file__, "explore: .*File exists"),
     ],
 )
 def test_wrong_options_are_named_before_any_work(option, value, message, tmp_path, monkeypatch):

@@ -192,6 +192,8 @@ def test_an_animation_of_a_monitor_is_written_whole_or_not_at_all(tmp_path, monk
             plot.save_animation(monitor, path, area="A")
     with pytest.raises(ValueError, match=r"^save_animation: path must end in \.gif, got run\.png"):
         plot.save_animation(monitor, "run.png", area="A")
+    with pytest.raises(ValueError, match=r"^save_animation: path must name a regular file, got "):
+        plot.save_animation(monitor, tmp_path, area="A", progress=lambda *_: pytest.fail("a frame was drawn"))
     assert path.read_bytes() == b"before" and [each.name for each in tmp_path.iterdir()] == ["run.gif"]
     with torch.device("meta"), torch.inference_mode():
         plot.save_animation(monitor, path, area="A")
@@ -207,6 +209,18 @@ def test_a_figure_given_is_drawn_into():
 
 
 MONITOR, UNUSED = recorded()[0], Monitor(recorded()[1])
+
+
+def test_names_are_drawn_as_they_are():
+    """Not as formulas, and also where they begin with what hides a label."""
+    named = {"$\\frac{$": torch.arange(3), "_b": torch.arange(3), 1: torch.arange(3)}
+    figure = plot.plot_support(named)
+    assert [text.get_text() for text in panel(figure).get_legend().get_texts()] == ["$\\frac{$", "_b", "1"]
+    for drawn in (figure, plot.plot_overlaps(named), plot.plot_tree(ParseTree("$\\frac{$", "$\\frac{$"))):
+        drawn.canvas.draw()
+    assert list(drawn_lines(plot.plot_support(named, areas="1"))) == ["1"]
+
+
 SUPPORT, OVERLAPS, RASTER, TREE, ANIMATION = (
     *(plot.plot_support, plot.plot_overlaps, plot.plot_raster, plot.plot_tree),
     lambda given, *rest: plot.save_animation(given, "run.gif", 4, *rest),
@@ -227,6 +241,8 @@ ANIMATION.__name__ = "save_animation"
         (SUPPORT, (MONITOR, []), ValueError, "areas must name at least one, got none"),
         (SUPPORT, (MONITOR, [1]), TypeError, "areas must be 'A' or 'B', got 1"),
         (SUPPORT, (MONITOR, None, None, "x"), TypeError, "figure must be one of matplotlib's, got str"),
+        (SUPPORT, (WINNERS[:, 0], "A"), ValueError, r"areas must be None for a tensor or an array, got \['A'\]"),
+        (OVERLAPS, ({"x": [0]}, "x"), ValueError, "area must be None for assemblies by name, got 'x'"),
         (OVERLAPS, ({},), ValueError, "source must hold at least one assembly, got none"),
         (OVERLAPS, ({"x": [0.5]},), TypeError, r"source\['x'\] must be integers"),
         (OVERLAPS, (MONITOR,), TypeError, "area must be 'A' or 'B', got None"),

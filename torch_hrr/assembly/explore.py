@@ -55,7 +55,9 @@ def run(options: argparse.Namespace) -> int:
             explorer.write(folder)
         else:
             optional(_OP, "matplotlib.pyplot").show()
-    except (ImportError, OSError, ValueError) as error:
+    except OSError as error:
+        raise SystemExit(f"{_OP}: {error}") from None
+    except (ImportError, ValueError) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt as interrupt:
         print("", *getattr(interrupt, "__notes__", ()), f"{_OP}: interrupted", sep="\n", file=sys.stderr)
@@ -140,7 +142,8 @@ class Explorer:
             write_atomically(str(folder / f"frame-{number:03}.png"), [written.getvalue()])
 
         in_parts(_OP, len(places), 1.0, draw, ticking(_OP, True), most=1)
-        print(f"{folder} has {len(places)} pictures, in which {', '.join(self.sliders)} grow in turn")
+        # What an earlier run left there stays.
+        print(f"wrote {len(places)} pictures to {folder}, in which {', '.join(self.sliders)} grow in turn")
 
 
 def _brain(n: int, seed: int, k: float, beta: float, p: float) -> Brain:

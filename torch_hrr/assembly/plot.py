@@ -101,6 +101,8 @@ def plot_overlaps(
     op = "plot_overlaps"
     names = list(map(str, source)) if isinstance(source, Mapping) else []
     if isinstance(source, Mapping):
+        if area is not None:
+            raise ValueError(f"{op}: area must be None for assemblies by name, got {area!r}")
         if not names:
             raise ValueError(f"{op}: source must hold at least one assembly, got none")
         given = {f"source[{name!r}]": each for name, each in source.items()}
@@ -120,8 +122,9 @@ def plot_overlaps(
     figure.colorbar(image, ax=axes, label="share in common")
     if names:
         slant = 45 if max(map(len, names)) > 4 else 0
-        axes.set_xticks(rounds, names, rotation=slant, ha="right" if slant else "center", rotation_mode="anchor")
-        axes.set_yticks(rounds, names)
+        look: dict[str, Any] = {"rotation": slant, "ha": "right" if slant else "center", "rotation_mode": "anchor"}
+        axes.set_xticks(rounds, names, parse_math=False, **look)
+        axes.set_yticks(rounds, names, parse_math=False)
     else:
         axes.set(xlabel="round", ylabel="round")
         _count_in_ints(axes.xaxis, axes.yaxis)
@@ -204,15 +207,16 @@ def plot_tree(tree: ParseTree, figure: Figure | None = None) -> Figure:
     room = 0.5 + 0.1 * max(map(len, tree.words))
     figure = figure_of(op, (0.6 + max(2.0, room * width), 0.8 + 0.8 * depth), figure)
     axes = figure.subplots()
+    middling: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
     box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _STATES["kept"]}
     plain = {"pad": 1, "facecolor": "white", "edgecolor": "none"}
     for (above, below), (top, bottom), label in edges:
         axes.plot((above, below), (top, bottom), color="grey", linewidth=1, zorder=0)
         middle = (above + below) / 2, (top + bottom) / 2
-        axes.text(*middle, label, ha="center", va="center", fontsize="x-small", bbox=plain)
+        axes.text(*middle, label, fontsize="x-small", bbox=plain, **middling)
     for right, down, word in nodes:
-        axes.text(right, down, word, ha="center", va="center", bbox=box)
-    axes.text(root, -0.4, tree.label, ha="center", va="center", fontsize="x-small")
+        axes.text(right, down, word, bbox=box, **middling)
+    axes.text(root, -0.4, tree.label, fontsize="x-small", **middling)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(depth + 0.4, -0.6))
     axes.set_axis_off()
     return figure
@@ -280,12 +284,16 @@ def lines(op: str, series: Mapping[str, _Rounds], what: str, figure: Figure | No
     """The figure with a line of each area's values over the rounds."""
     figure = figure_of(op, (5.5, 3.2), figure)
     axes = figure.subplots()
-    for name, (rounds, values) in series.items():
-        axes.plot(rounds, values.numpy(), label=name, marker="." if len(rounds) < 50 else None)
+    drawn = [
+        axes.plot(rounds, values.numpy(), label=name, marker="." if len(rounds) < 50 else None)[0]
+        for name, (rounds, values) in series.items()
+    ]
     axes.set(xlabel="round", ylabel=what, ylim=(0, None))
     _count_in_ints(axes.xaxis)
     if any(series):
-        axes.legend()
+        # With names that begin with "_", which a legend of no arguments leaves out.
+        for text in axes.legend(drawn, list(series)).get_texts():
+            text.set_parse_math(False)
     return figure
 
 
@@ -302,8 +310,10 @@ def _series(
         if not given:
             raise ValueError(f"{op}: source must be a monitor that recorded {what}, got {source!r}")
     elif isinstance(source, Mapping):
-        given = dict(source)
+        given = {str(name): each for name, each in source.items()}
     elif isinstance(source, Tensor) or hasattr(source, "__array__"):
+        if names is not None:
+            raise ValueError(f"{op}: {argument} must be None for a tensor or an array, got {names}")
         given = {"": source}
     else:
         raise TypeError(f"{op}: source must be a Monitor, a tensor or an array, got {type(source).__name__}")
