@@ -209,6 +209,14 @@ def test_copies_states_and_devices():
     module(2)
     brain.project(*README, rounds=4)
     same(module, brain)
+    state = module.state_dict()
+    module = brain.projection(*README).to("meta").to_empty(device="cpu")
+    for each in module.buffers():
+        each.zero_()
+    with pytest.raises(RuntimeError, match="state must be loaded before rounds"):
+        module(1)
+    module.load_state_dict(state)
+    same(module, brain)
 
 
 def test_a_state_of_another_projection_is_refused():

@@ -38,7 +38,8 @@ class Projection(DescribedModule):
     ``torch.compile`` end at its rounds.
 
     A state_dict is for a projection of the same areas, stimuli, fibers and seeds, which may learn at other rates. A
-    scripted module, whose tables cannot grow while they are loaded, has its state in its file instead.
+    scripted module, whose tables cannot grow while they are loaded, has its state in its file instead. Load neither
+    from where you would not load a program: what is in the tables is not checked, as that of a `Brain` is.
 
     The rounds are those of the operator ``torch.ops.torch_hrr.project_``, whose state
     ``csrc/include/torch_hrr/torch_hrr.h`` describes. The module lets the tables of synapses grow as needed, so its
@@ -88,6 +89,7 @@ class Projection(DescribedModule):
         Raises:
             TypeError: ``rounds`` is no int.
             ValueError: ``rounds`` out of range, or an area that must fire has no winners; nothing is changed.
+            RuntimeError: after `to_empty`, before a state is loaded.
         """
         if not is_scripting():
             return _run(self, integer("Projection", "rounds", rounds))
@@ -96,6 +98,9 @@ class Projection(DescribedModule):
     def _run(self, rounds: int) -> dict[str, Tensor]:
         if rounds < 0 or rounds > 2147483646:
             raise ValueError(f"Projection: rounds must be in 0..2^31 - 2, got {rounds}")
+        # After `to_empty` the tables hold anything, until a state is loaded.
+        if int(self.plan.table) != self._number:
+            raise RuntimeError("Projection: state must be loaded before rounds, got tables without one")
         state = self._state()
         for name in self._needed:
             if int(state[9 * self._place(name) + 2].min()) == 0:
