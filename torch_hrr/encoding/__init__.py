@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from torch_hrr._moved import names_of
 from torch_hrr.encoding.acceleration import GPUConfig
 from torch_hrr.encoding.config import SinusoidalConfig
+from torch_hrr.encoding.conventions import CONVENTIONS, Convention, sinusoidal_convention
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder, LearnableFrequencies
 from torch_hrr.encoding.estimators import LSMClassifier, LSMGenerator, LSMRegressor
 from torch_hrr.encoding.functional import embed_positions, sinusoidal_encoding, sinusoidal_features
@@ -18,7 +19,9 @@ else:
     __getattr__, __dir__ = names_of(__name__)
 
 __all__ = [
+    "CONVENTIONS",
     "ConfigurableSinusoidalEmbedder",
+    "Convention",
     "GPUAccelerator",
     "GPUConfig",
     "LSMClassifier",
@@ -34,6 +37,7 @@ __all__ = [
     "embed_positions",
     "rotate",
     "save_table",
+    "sinusoidal_convention",
     "sinusoidal_encoding",
     "sinusoidal_features",
 ]

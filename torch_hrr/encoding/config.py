@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_hrr._repr import Described
 from torch_hrr._spec import Bool, Choice, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import GPUConfig
+from torch_hrr.encoding.conventions import CONVENTIONS, ConventionName
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.encoding.relative import LAYOUTS
 from torch_hrr.io import Saveable
@@ -45,6 +46,7 @@ PRECISIONS = {
     use_vectorized_operations=Bool(),
     enable_xla_compilation=Bool(),
     gpu_config=Instance(GPUConfig).or_none(),
+    convention=ConventionName().or_none(),
 )
 @dataclass(frozen=True, repr=False)
 class SinusoidalConfig(Described, Saveable):
@@ -76,6 +78,9 @@ class SinusoidalConfig(Described, Saveable):
         use_vectorized_operations: Whether to use the fused operators; False uses their definitions in plain torch.
         enable_xla_compilation: Whether the embedder runs through torch.compile.
         gpu_config: Further settings of the GPU; None means `GPUConfig()`.
+        convention: A key of `CONVENTIONS` for sequences: the encoding is that of this library, in place of the four
+            fields that describe one, which then stay as they are by default, like ``learnable_frequencies``. Where
+            the library counts positions from its padding, the first one is ``padding_id + 1``.
     """
 
     file_format = "torch_hrr.sinusoidal_config"
@@ -100,6 +105,7 @@ class SinusoidalConfig(Described, Saveable):
     use_vectorized_operations: bool = True
     enable_xla_compilation: bool = False
     gpu_config: GPUConfig | None = None
+    convention: str | None = None
 
     def __post_init__(self) -> None:
         """What fields ask of one another; ValueError."""
@@ -116,6 +122,19 @@ class SinusoidalConfig(Described, Saveable):
             raise ValueError(
                 f"{op}: frequency_scaling must be above 0 with log_frequency, got {self.frequency_scaling}"
             )
+        if self.convention is not None:
+            self._check_convention(op, self.convention)
+
+    def _check_convention(self, op: str, name: str) -> None:
+        entry = CONVENTIONS[name]
+        if len(entry.axes) > 1:
+            raise ValueError(f"{op}: convention must be one of sequences, got {name!r}, whose axes are {entry.axes}")
+        for field in ("base_frequency", "frequency_scaling", "phase_shift", "layout", "learnable_frequencies"):
+            usual, got = getattr(type(self), field), getattr(self, field)
+            if got != usual:
+                raise ValueError(f"{op}: {field} must be {usual!r} with a convention, got {got!r}")
+        if self.embedding_dim % 2 and entry.odd in ("error", "more", "fewer"):
+            raise ValueError(f"{op}: embedding_dim must be even in {name}, got {self.embedding_dim}")
 
     @property
     def dtype(self) -> torch.dtype:
@@ -146,7 +165,9 @@ class SinusoidalConfig(Described, Saveable):
 
     def to_metadata(self) -> dict[str, Any]:
         """The fields as JSON can hold them, for the metadata of a file."""
-        return dataclasses.asdict(self)
+        fields = dataclasses.asdict(self)
+        # So that versions of before read what they know.
+        return {name: value for name, value in fields.items() if name != "convention" or value is not None}
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, Any]) -> Self:

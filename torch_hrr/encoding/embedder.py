@@ -18,6 +18,7 @@ from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Dtype, Generator, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import Accelerator, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
+from torch_hrr.encoding.conventions import CONVENTIONS, ConventionName, counted, rows_of
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
 from torch_hrr.io import Saveable
@@ -92,7 +93,12 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
     # So that a script leaves out what is not used.
     __constants__ = ("vectorized",)
 
-    @takes(config=Instance(SinusoidalConfig).or_none(), table=Instance(MappedTable).or_none(), generator=Generator())
+    @takes(
+        config=Instance(SinusoidalConfig).or_none(),
+        table=Instance(MappedTable).or_none(),
+        generator=Generator(),
+        convention=ConventionName().or_none(),
+    )
     def __init__(
         self,
         config: SinusoidalConfig | None = None,
@@ -100,6 +106,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         *,
         generator: torch.Generator | None = None,
         device: torch.device | str | int | None = None,
+        convention: str | None = None,
     ) -> None:
         """Draws the table, on the CPU, so that a generator gives the same one on every device.
 
@@ -109,6 +116,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             generator: A CPU generator; None draws from torch's default one.
             device: The device, as for `runtime.set_device`; None means a GPU, if the configuration allows one, one
                 works and the library has kernels for it, else the CPU.
+            convention: That of the configuration; None leaves it as it is.
 
         Raises:
             ValueError: The table's shape is not ``[vocab_size, embedding_dim]``, or torch does not know the device.
@@ -116,6 +124,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         super().__init__()
         name = type(self).__name__
         config = SinusoidalConfig() if config is None else config
+        config = config if convention is None else replace(config, convention=convention)
         if table is not None:
             if table.shape != (config.vocab_size, config.embedding_dim):
                 wanted = [config.vocab_size, config.embedding_dim]
@@ -198,9 +207,22 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         ids = ids.to(weight.device)
         if positions is not None:
             positions = positions.to(weight.device)
-        if self.vectorized and self.frequencies is None:
+        # Who gives positions may give that of padding to another token.
+        whole = self.whole and not (self.pads and positions is not None)
+        if self.conventional:
+            positions = self._places(ids, positions, padding)
+        if self.vectorized and self.frequencies is None and whole:
             return self._fused(ids, weight, positions, padding)
         return self._composed(ids, weight, positions, padding)
+
+    def _places(self, ids: Tensor, positions: Tensor | None, padding: int) -> Tensor:
+        """Positions as the convention counts them; padding is one before the first."""
+        if positions is not None:
+            return positions if self.first == 0 else counted(positions, self.first)
+        if self.skips and padding >= 0:
+            held = ids != padding
+            return held.cumsum(-1) * held + (self.first - 1)
+        return torch.arange(self.first, self.first + ids.shape[-1], device=ids.device)
 
     def _fused(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
         """`embed_positions` with this embedder's settings."""
@@ -228,9 +250,20 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
         dim = weight.shape[-1]
         if self.frequencies is None:
-            waves = plain_encoding.sinusoidal_encoding(
-                positions, dim, self.base, self.scale, self.phase, self.layout, wide
-            )
+            if self.vectorized:
+                waves = torch.ops.torch_hrr.sinusoidal_encoding(
+                    positions, self.columns, self.base, self.scale, self.phase, self.layout, wide
+                )
+            else:
+                waves = plain_encoding.sinusoidal_encoding(
+                    positions, self.columns, self.base, self.scale, self.phase, self.layout, wide
+                )
+            if self.columns < dim:
+                waves = F.pad(waves, (0, dim - self.columns))
+            if self.amplitude != 1.0:
+                waves = waves * self.amplitude
+            if self.pads:
+                waves = waves.masked_fill((positions == self.first - 1).unsqueeze(-1), 0.0)
         else:
             held = self.frequencies()
             shift = torch.full_like(held, self.phase) if self.phase != 0.0 else None
@@ -238,8 +271,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
                 waves = torch.ops.torch_hrr.sinusoidal_features(positions, held, shift, self.layout, wide)
             else:
                 waves = plain_encoding.sinusoidal_features(positions, held, shift, self.layout, wide)
-            # An odd width has no last cosine.
-            waves = waves[..., :dim]
+        # An odd width has no last cosine.
+        waves = waves[..., :dim]
         embedded = F.embedding(ids, weight).to(wide) + waves
         if self.temperature != 1.0:
             embedded = embedded / self.temperature
@@ -416,7 +449,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             # The result, its gradient, and two steps on the way back.
             element = 2 * dtype.itemsize + 2 * wide
         else:
-            element = dtype.itemsize if self.vectorized and self.frequencies is None else 2 * wide
+            fused = self.vectorized and self.whole and self.frequencies is None
+            element = dtype.itemsize if fused else 2 * wide
         return length * (8 + self.config.embedding_dim * element)
 
     def enable_gpu_profiling(self) -> None:
@@ -507,10 +541,19 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         self.checkpointed = config.gradient_checkpointing
         self.padding = -1 if config.padding_id is None else config.padding_id
         self.temperature = config.temperature
-        self.base = config.base_frequency
-        self.scale = config.frequency_scaling
-        self.phase = config.phase_shift
-        self.layout = config.layout
+        self.columns, self.base = config.embedding_dim, config.base_frequency
+        self.scale, self.phase, self.layout = config.frequency_scaling, config.phase_shift, config.layout
+        self.conventional, self.first, self.amplitude = config.convention is not None, 0, 1.0
+        self.pads = self.skips = False
+        if config.convention is not None:
+            entry = CONVENTIONS[config.convention]
+            [(self.columns, self.base)] = rows_of(type(self).__name__, entry, config.embedding_dim)
+            self.scale, self.phase, self.layout = entry.scale, entry.phase, entry.layout
+            self.pads, self.skips = entry.padding != "", entry.padding == "skipped"
+            self.first = config.padding_id + 1 if self.pads and config.padding_id is not None else int(entry.first)
+            self.amplitude = config.embedding_dim**-0.5 if entry.scaled else 1.0
+        # What the fused pass adds.
+        self.whole = self.columns == config.embedding_dim and self.amplitude == 1.0
         # None leaves it to the table, and to autocast.
         self.result_dtype = None if config.precision == "float64" else acceleration.compute_dtype
         if self.table is not None and self.result_dtype is None and config.dtype.itemsize < 4:
