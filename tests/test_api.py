@@ -158,6 +158,8 @@ def text(value):
     """A value in the same words on every machine and in every run."""
     if isinstance(value, set | frozenset):
         return f"{type(value).__name__}({', '.join(sorted(map(text, value)))})"
+    if isinstance(value, types.MappingProxyType):
+        return f"of {', '.join(value)}"
     return value.__qualname__ if is_named(value) else re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 

@@ -60,6 +60,7 @@ OTHERS = {
     assembly.Parser: lambda _: assembly.Parser(),
     assembly.Projection: lambda _: EXAMPLES["torch_hrr.assembly.Brain"]().projection({}, {"A": "A"}),
     assembly.WordClass: lambda _: assembly.WordClass("DET", "!DET"),
+    encoding.Convention: lambda _: encoding.CONVENTIONS["timm"],
     encoding.GPUAccelerator: lambda _: encoding.GPUAccelerator(device="cpu"),
     encoding.GPUConfig: lambda _: encoding.GPUConfig(),
     encoding.LearnableFrequencies: lambda _: encoding.LearnableFrequencies(4, 10.0, 1.0, False, torch.float32),

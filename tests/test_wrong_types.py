@@ -350,6 +350,7 @@ GOOD = {
         "attention_weights": (A, A),
         "embed_positions": (torch.arange(3), A),
         "rotate": (A,),
+        "sinusoidal_convention": ("fairseq", A, 6),
         "sinusoidal_encoding": (A, 6),
         "sinusoidal_features": (A, A[0]),
     },
@@ -428,6 +429,7 @@ ELSEWHERE = {
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name, or that wait: test_settings_of_any_name_are_named, test_settings_of_an_estimator_are_named.
     *("configure", "get_params", "set_params", "LSMClassifier", "LSMGenerator", "LSMRegressor"),
+    *("CONVENTIONS", "Convention"),
     # Data, and what tests/assembly tries: test_assembly_classifier.py, test_parser.py, test_programs.py,
     # test_projection.py, test_word_learner.py.
     *("AssemblyClassifier", "FiniteStateMachine", "Grammar", "ParseTree", "ProbabilisticMachine", "Projection"),
