@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import brief, integer, listed, named, optional_tensor, word
+from torch_hrr._checks import brief, can_be_cut, integer, listed, named, optional_tensor, word
 from torch_hrr._repr import Described
 from torch_hrr._spec import Spec
 from torch_hrr.encoding.functional import sinusoidal_encoding
@@ -331,17 +331,22 @@ def _axis(
     """The columns of one axis."""
     scale = entry.scale if entry.span is None else entry.span[0] / (size + entry.span[1])
     arguments = (row.columns, row.base, scale, entry.phase, entry.layout)
+    whole = entry.first == int(entry.first)
+    places, asked = positions, dtype
     with named("sinusoidal_encoding", op):
-        if entry.first == 0 and not entry.scaled:
-            return sinusoidal_encoding(positions, *arguments, dtype)
-        # The dtype of the positions as they are, under autocast too: no row is asked for.
-        dtype = sinusoidal_encoding(positions.reshape(-1)[:0], *arguments, dtype).dtype
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
-        whole = int(entry.first)
-        places = counted(positions, whole) if whole == entry.first else positions.double() + entry.first
-        waves = sinusoidal_encoding(places, *arguments, wide if entry.scaled else dtype)
+        if entry.scaled or (entry.first and (positions.is_floating_point() or not whole)):
+            # The dtype that the positions as they are give, under autocast too: no row is asked for.
+            dtype = asked = sinusoidal_encoding(positions.reshape(-1)[:0], *arguments, dtype).dtype
+        if entry.scaled:
+            asked = torch.float64 if dtype == torch.float64 else torch.float32
+        if entry.first:
+            places = counted(positions, int(entry.first)) if whole else positions.double() + entry.first
+        waves = sinusoidal_encoding(places, *arguments, asked)
     if entry.padding:
-        waves = waves.masked_fill((places == entry.first - 1).unsqueeze(-1), 0.0)
+        held = places != entry.first - 1
+        # Most have none, and a pass over the rows would take longer than they took.
+        if not (can_be_cut(held) and bool(held.all())):
+            waves = waves * held.unsqueeze(-1)
     return (waves * dim**-0.5).to(dtype) if entry.scaled else waves
 
 
