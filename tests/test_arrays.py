@@ -66,6 +66,8 @@ CALLS = {
     "multibind": (hrr.multibind, A),
     "inverse": (hrr.inverse, A),
     "unitary": (hrr.unitary, A),
+    "involution": (hrr.involution, A),
+    "normalize": (hrr.normalize, A),
     "bind_power": (lambda a, exponent: hrr.bind_power(a, exponent), A, B[:, 0]),
     "spectrum": (hrr.spectrum, A),
     "from_spectrum": (hrr.from_spectrum, SPECTRUM),

@@ -24,9 +24,11 @@ DOORS = [torch_hrr, simulator, *(importlib.import_module(f"torch_hrr.{name}") fo
 
 
 def shows_itself(kind):
-    """Not errors, tensors, the types of dicts and what has no objects of its own."""
+    """Not errors, tensors and a tuple of them, the types of dicts and what has no objects of its own."""
     return not (
-        issubclass(kind, BaseException | torch.Tensor) or typing.is_typeddict(kind) or kind is torch_hrr.io.Saveable
+        issubclass(kind, BaseException | torch.Tensor | hrr.Cleanup)
+        or typing.is_typeddict(kind)
+        or kind is torch_hrr.io.Saveable
     )
 
 

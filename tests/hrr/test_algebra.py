@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -181,6 +182,79 @@ def test_a_bound_pair_resembles_neither_operand_nor_a_third_vector():
 def test_random_refuses_what_the_operators_do_not_take(dtype):
     with pytest.raises(TypeError, match=r"^random: dtype must be float32, float64, float16 or bfloat16, got torch"):
         hrr.random(2, 4, dtype=dtype)
+
+
+ALL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("dim", [1, 2, 7, 64])
+def test_involution_conjugates_the_spectrum(dim, dtype):
+    a = rows(0, 3, dim, torch.float64).to(dtype)
+    found = hrr.involution(a)
+    assert found.dtype == dtype and torch.equal(hrr.involution(found), a)
+    expected = np.fft.ifft(np.fft.fft(a.double().numpy()).conj()).real
+    np.testing.assert_allclose(found.double().numpy(), expected, atol=1e-14)
+    assert torch.equal(found, torch.stack([row[[-n % dim for n in range(dim)]] for row in a]))
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30])
+def test_normalize_divides_by_the_norm(scale, dtype):
+    half = torch.finfo(dtype).bits == 16
+    a = rows(1, 4, 50, torch.float64).mul(scale**0.1 if half else scale).to(dtype)
+    a[2] = 0
+    expected = a.double().numpy() / np.maximum(np.linalg.norm(a.double().numpy(), axis=-1, keepdims=True), 1e-300)
+    found = hrr.normalize(a)
+    assert found.dtype == dtype and not found[2].any()
+    np.testing.assert_allclose(found.double().numpy(), expected, atol=2 * torch.finfo(dtype).eps)
+
+
+def test_gradients_of_involution_and_normalize():
+    a = rows(2, 3, 6, torch.float64)
+    for function in (hrr.involution, hrr.normalize):
+        assert torch.autograd.gradcheck(function, a.clone().requires_grad_())
+        assert torch.equal(torch.compile(function, backend="aot_eager", fullgraph=True)(a), function(a))
+        assert torch.equal(torch.func.vmap(function)(a), function(a))
+    zero = torch.zeros(4, requires_grad=True)
+    hrr.normalize(zero).sum().backward()
+    assert not zero.grad.any()
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("dim", [1, 2, 33])
+def test_identity_binds_to_the_vector_itself(dim, dtype):
+    one = hrr.identity(dim, "cpu", dtype)
+    assert one.dtype == dtype and one.tolist() == [1.0] + [0.0] * (dim - 1)
+    a = rows(3, 2, dim, torch.float64).to(dtype)
+    torch.testing.assert_close(hrr.bind(a, one), a)
+    assert hrr.identity(3, device="meta").device.type == "meta" and hrr.identity(3).dtype == torch.get_default_dtype()
+
+
+@pytest.mark.parametrize("unitary", [False, True])
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_random_normalized_rows_are_the_same_rows_of_norm_1(dtype, unitary):
+    draw = {"generator": None, "unitary": unitary, "device": "cpu"}
+
+    def drawn(dtype, **options):
+        return hrr.random(20, 64, **draw | {"generator": torch.Generator().manual_seed(4)}, dtype=dtype, **options)
+
+    plain = drawn(torch.float64).numpy()
+    expected = plain / np.linalg.norm(plain, axis=-1, keepdims=True)
+    found = drawn(dtype, normalized=True)
+    np.testing.assert_allclose(found.double().numpy(), expected, atol=torch.finfo(dtype).eps / 2)
+    assert unitary or abs(np.linalg.norm(plain, axis=-1) - 1).max() > 0.01
+    assert torch.equal(drawn(dtype, normalized=False), drawn(dtype))
+
+
+@pytest.mark.parametrize("name", ["involution", "normalize"])
+def test_rows_have_elements(name):
+    for wrong, got in (
+        (torch.tensor(1.0), r"at least 1 dimensions, got shape \[\]"),
+        (torch.ones(2, 0), "D >= 1, got"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: a must have {got}"):
+            getattr(hrr, name)(wrong)
 
 
 def test_vmap_refuses_the_ranks_that_the_operator_refuses():

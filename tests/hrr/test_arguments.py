@@ -110,6 +110,8 @@ VECTORS = {
     "set: filler": lambda x: hrr.Record({"a": ROW}).set("a", x),
     "add: vector": lambda x: hrr.VectorStore(DIM).add("a", x),
     "add_many: vectors": lambda x: hrr.VectorStore(DIM).add_many(["a"], x),
+    "involution: a": lambda x: hrr.involution(x),
+    "normalize: a": lambda x: hrr.normalize(x),
     "bind: a": lambda x: hrr.HRROperations(DIM, "cpu").bind(x, ROW),
     "superpose: weights": lambda x: hrr.HRROperations(DIM, "cpu").superpose(ROWS, [1.0] if x is None else x),
     "adaptive_bind: b": lambda x: hrr.HybridHRRSystem(DIM, "cpu").adaptive_bind(ROW, x),
@@ -201,6 +203,7 @@ def test_names_of_roles_are_str():
 
 
 SIZES = {
+    "identity: dim": lambda size: hrr.identity(size),
     "random: n": lambda size: hrr.random(size, 4),
     "random: dim": lambda size: hrr.random(1, size),
     "ngrams: n": lambda size: hrr.ngrams(ROWS, size),
@@ -234,6 +237,7 @@ def test_sizes_are_ints_in_range(where):
 
 SWITCHES = {
     "random: unitary": lambda value: hrr.random(1, DIM, None, value),
+    "random: normalized": lambda value: hrr.random(1, DIM, normalized=value),
     "graph: directed": lambda value: hrr.graph(ROWS, ROWS, value),
     "Graph: directed": lambda value: hrr.Graph(DIM, value),
     "superpose: normalize": lambda value: hrr.HRROperations(DIM, "cpu").superpose(ROWS, None, value),

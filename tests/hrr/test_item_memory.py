@@ -1,5 +1,9 @@
 """Cleanup against cosines in float64 and an order that is written down: larger first, then the lower index."""
 
+import copy
+import io
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_hrr.hrr.memory import ItemMemory, _first_copies, _largest, _words, cosine_similarity
+from torch_hrr.hrr.memory import Cleanup, ItemMemory, _first_copies, _largest, _words, cosine_similarity
 
 HALF = (torch.float16, torch.bfloat16)
 laws = settings(max_examples=60, derandomize=True, database=None, deadline=None)
@@ -349,6 +353,79 @@ def test_names():
             memory.names_of(indices)
     with pytest.raises(ValueError, match=r"^names_of: memory must have names, got None$"):
         ItemMemory(torch.eye(3)).names_of(0)
+
+
+class Cleaning(torch.nn.Module):
+    """The names of rows of the unit matrix, which the largest elements of a query choose."""
+
+    def __init__(self, top_k=2):
+        super().__init__()
+        self.memory, self.top_k = ItemMemory(torch.eye(4), ["a", "b", "c", "d"]), top_k
+
+    def forward(self, x):
+        return self.memory.cleanup(x, self.top_k)
+
+
+QUERY = torch.tensor([[0.0, 3, 4, 0], [2, 0, 0, 1]])
+VALUES = torch.tensor([[0.8, 0.6], [2 / 5**0.5, 1 / 5**0.5]])
+
+
+def test_what_is_found_is_two_tensors_and_knows_its_names():
+    found = Cleaning()(QUERY)
+    values, indices = found
+    assert isinstance(found, tuple) and len(found) == 2 and found._fields == ("values", "indices")
+    assert values is found.values is found[0] and indices is found.indices is found[1]
+    assert found.indices.tolist() == [[2, 1], [0, 3]] and found.names == [["c", "b"], ["a", "d"]]
+    torch.testing.assert_close(values, VALUES)
+    assert Cleaning(1)(QUERY[0]).names == ["c"] and Cleaning(1)(QUERY[:0]).names == []
+    assert Cleaning()(torch.full((4,), torch.nan)).names == ["a", "b"]
+    assert ItemMemory(torch.eye(4)).cleanup(QUERY).names is None
+    with pytest.raises(ValueError, match=r"^names: indices must hold data, got a meta tensor$"):
+        _ = Cleaning().to("meta")(QUERY.to("meta")).names
+
+
+def copies(found):
+    """What copies, files and graphs make of it, names included."""
+    yield from (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found)))
+    file = io.BytesIO()
+    torch.save(found, file)
+    file.seek(0)
+    yield torch.load(file)
+    for backend in ("eager", "aot_eager"):
+        torch._dynamo.reset()
+        yield torch.compile(Cleaning(), backend=backend, fullgraph=True)(QUERY)
+    yield torch.compile(lambda found: (found, found.values + 1), backend="eager", fullgraph=True)(found)[0]
+
+
+def test_copies_and_graphs_keep_the_names():
+    found = Cleaning()(QUERY)
+    for each in copies(found):
+        assert type(each) is Cleanup and each.names == found.names
+        assert all(map(torch.equal, each, found))
+    nameless = Cleanup(*found)
+    assert pickle.loads(pickle.dumps(nameless)).names is copy.copy(nameless).names is None
+    assert (
+        len(pickle.dumps(ItemMemory(torch.eye(999), [f"{i:0999}" for i in range(999)]).cleanup(torch.ones(999)))) < 9999
+    )
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_what_is_rebuilt_of_the_tensors_has_them_alone():
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(Cleaning(), (QUERY,)), file)
+    file.seek(0)
+    hooked = Cleaning()
+    hooked.register_full_backward_hook(lambda *grads: None)
+    rebuilt = [
+        torch.export.load(file).module()(QUERY),
+        torch.func.vmap(Cleaning())(QUERY),
+        torch.utils.data.default_collate([Cleaning()(row) for row in QUERY]),
+        hooked(QUERY.clone().requires_grad_()),
+    ]
+    for each in rebuilt:
+        assert type(each) is Cleanup and each.indices.tolist() == [[2, 1], [0, 3]] and each.names is None
+    traced = torch.jit.trace(Cleaning(), QUERY)(QUERY)
+    assert type(traced) is tuple and all(map(torch.equal, traced, Cleaning()(QUERY)))
 
 
 def test_to_moves_and_returns_the_memory():

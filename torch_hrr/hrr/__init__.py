@@ -15,8 +15,11 @@ from torch_hrr.hrr.functional import (
     bind_spectrum,
     bind_superpose,
     from_spectrum,
+    identity,
     inverse,
+    involution,
     multibind,
+    normalize,
     permute,
     random,
     spectrum,
@@ -26,7 +29,7 @@ from torch_hrr.hrr.functional import (
     unitary,
 )
 from torch_hrr.hrr.losses import HRRMultiLabelLoss
-from torch_hrr.hrr.memory import ItemMemory, cosine_similarity
+from torch_hrr.hrr.memory import Cleanup, ItemMemory, cosine_similarity
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
 from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
@@ -43,6 +46,7 @@ __all__ = [
     "BatchHRROperations",
     "Bind",
     "BindSuperpose",
+    "Cleanup",
     "Factorization",
     "Graph",
     "HRRAttention",
@@ -70,9 +74,12 @@ __all__ = [
     "fractional_power_encoding",
     "from_spectrum",
     "graph",
+    "identity",
     "inverse",
+    "involution",
     "multibind",
     "ngrams",
+    "normalize",
     "permute",
     "random",
     "sequence",

@@ -11,6 +11,7 @@ from torch_hrr._checks import (
     check_generator,
     check_out,
     check_seed,
+    check_vectors,
     integer,
     optional_tensor,
     real,
@@ -234,6 +235,68 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
     return _ops.inverse.default(a, eps)
 
 
+def involution(a: Tensor) -> Tensor:
+    """The approximate inverse, ``a[(-n) mod D]``: binding with it is ``unbind`` up to rounding.
+
+    Of a unitary vector it is the inverse, and twice it is the vector itself, bit for bit. ``torchhd.inverse`` and
+    nengo_spa's ``~`` are this one; `inverse` is the exact one. Differentiable in every mode. NaN and infinity move with
+    their element. Plain torch: in TorchScript write ``a.flip(-1).roll(1, -1)``. O(D).
+
+    Args:
+        a: ``[..., D]``, float32, float64, float16 or bfloat16, a tensor or a NumPy array.
+
+    Returns:
+        ``[..., D]``.
+
+    Raises:
+        TypeError: ``a`` is neither a tensor nor an array of such a dtype.
+        ValueError: it has no dimensions, or D is 0.
+
+    Source: Plate 1995, section III.
+    """
+    return _rows("involution", a).flip(-1).roll(1, -1)
+
+
+def normalize(a: Tensor) -> Tensor:
+    """``a / norm2(a)`` for every row; a zero row stays zero.
+
+    A norm neither overflows nor underflows; one that is subnormal in the dtype computed in counts as its smallest
+    normal number. Differentiable in every mode, with derivatives of 0 at a zero row. A row that holds NaN or infinity
+    gives a NaN row. Determinism as for ``bind``; one pass over memory. Arguments and errors as for ``involution``.
+
+    Args:
+        a: ``[..., D]``.
+
+    Returns:
+        ``[..., D]``.
+    """
+    a = _rows("normalize", a)
+    tiny = torch.finfo(torch.promote_types(a.dtype, torch.float32)).tiny
+    return _ops.superpose.default(a.unsqueeze(-2), None, True, tiny)
+
+
+def identity(dim: int, device: torch.device | str | int | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    """The delta vector ``[1, 0, ..., 0]``, the identity of ``bind``: a new tensor.
+
+    Args:
+        dim: D, >= 1.
+        device: as for ``random``.
+        dtype: as for ``random``.
+
+    Returns:
+        ``[dim]``.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as for ``random``.
+    """
+    dim = integer("identity", "dim", dim, 1)
+    check_elements("identity", "the vector", (dim,))
+    dtype, device = resolve_dtype("identity", dtype), resolve_device(device, op="identity")
+    values = torch.zeros(dim, device=device, dtype=dtype)
+    values[0] = 1
+    return values
+
+
 def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     """Fractional binding power: every Fourier bin raised to ``exponent``, ``abs(A)^e exp(i e angle(A))``.
 
@@ -393,6 +456,8 @@ def random(
     unitary: bool = False,
     device: torch.device | str | int | None = None,
     dtype: torch.dtype | None = None,
+    *,
+    normalized: bool = False,
 ) -> Tensor:
     """Random vectors: elements from N(0, 1/dim), or unitary ones, whose Fourier magnitudes are all 1.
 
@@ -407,6 +472,8 @@ def random(
         device: device of the result; None means ``runtime.get_device()``, else as for ``runtime.resolve_device``. Give
             it within ``torch.compile(fullgraph=True)``: no graph can look up the current device.
         dtype: dtype of the result; None means torch's default dtype.
+        normalized: whether to divide each vector by its norm, about 1 give or take 1/sqrt(2 dim), before it is rounded
+            to the dtype: torchhd's and nengo_spa's random vectors are such. Unitary ones are so by themselves.
 
     Returns:
         ``[n, dim]``.
@@ -422,6 +489,7 @@ def random(
     check_elements("random", "the vectors", (n, dim))
     check_generator("random", generator)
     unitary = check_bool("random", "unitary", unitary)
+    normalized = check_bool("random", "normalized", normalized)
     dtype, device = resolve_dtype("random", dtype), resolve_device(device, op="random")
     if unitary:
         phases = torch.rand(n, dim // 2 + 1, generator=generator, dtype=torch.float64, device="cpu") * (2 * torch.pi)
@@ -431,4 +499,12 @@ def random(
         values: Tensor = torch.fft.irfft(torch.polar(torch.ones_like(phases), phases), n=dim)
     else:
         values = torch.randn(n, dim, generator=generator, dtype=torch.float64, device="cpu") / dim**0.5
+        values = normalize(values) if normalized else values
     return values.to(device=device, dtype=dtype)
+
+
+def _rows(op: str, value: Tensor) -> Tensor:
+    a = check_vectors(op, "a", value)
+    if a.shape[-1] == 0:
+        raise ValueError(f"{op}: a must have D >= 1, got shape {list(a.shape)}")
+    return a

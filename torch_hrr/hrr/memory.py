@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
 from torch_hrr._autocast import full_precision, is_autocast
 from torch_hrr._checks import (
@@ -31,6 +32,64 @@ _INDICES = (int, *_SIGNED, torch.uint64, torch.uint32, torch.uint16, torch.uint8
 # Rows hashed at a time, so that the 64-bit words never take more than a few megabytes.
 _BLOCK = 1024
 _TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
+
+
+class _Names:
+    """Names in a box that torch.compile leaves shut: of a tuple it would look at every entry."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.all = names
+
+    def of(self, op: str, index: Any) -> Any:
+        """The name of an index, and of a list the list of them."""
+        if isinstance(index, list):
+            return [self.of(op, item) for item in index]
+        if not 0 <= index < len(self.all):
+            raise IndexError(f"{op}: indices must be 0 to {len(self.all) - 1}, got {shown(index)}")
+        return self.all[index]
+
+
+class _Nearest(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+
+class Cleanup(_Nearest):
+    """What `cleanup` finds: the named tuple ``(values, indices)``, cosines and int64, each ``[..., top_k]``.
+
+    `names` is no entry, so that the two unpack as ever. Copies and pickles keep it. What rebuilds the tuple from its
+    entries does not: ``_replace``, `torch.func.vmap`, hooks of modules, exported programs.
+    """
+
+    _names: _Names | list[Any] | None = None
+
+    def __new__(cls, values: Tensor, indices: Tensor, names: Any = None) -> Self:
+        """The two tensors, and where their names are found."""
+        made = super().__new__(cls, values, indices)
+        if names is not None:
+            made._names = names
+        return made
+
+    @property
+    def names(self) -> list[Any] | None:
+        """The names of the indices, as lists nested like them, ``[..., top_k]``; None if the memory has none.
+
+        Reads the indices back when it is asked for, and so waits for the device.
+        """
+        if not isinstance(self._names, _Names):
+            return self._names
+        check_data("names", "indices", self.indices)
+        found: list[Any] = self._names.of("names", self.indices.tolist())
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With the names of these items alone: there may be a million others."""
+        return type(self), (*self, None if self.indices.is_meta else self.names)
+
+
+# So that files can hold exported programs that return one, and torch.load reads it.
+_pytree._register_namedtuple(Cleanup, serialized_type_name="torch_hrr.hrr.Cleanup")
+torch.serialization.add_safe_globals([Cleanup])
 
 
 class ItemMemory(HeldVectors):
@@ -60,9 +119,9 @@ class ItemMemory(HeldVectors):
         check_floating("ItemMemory", "vectors", vectors)
         if vectors.dim() != 2 or 0 in vectors.shape:
             raise ValueError(f"ItemMemory: vectors must be [N, D] with N, D >= 1, got {list(vectors.shape)}")
-        self._names = None if names is None else check_names("ItemMemory", names)
-        if self._names is not None and len(self._names) != len(vectors):
-            count = len(self._names)
+        self._names = None if names is None else _Names(check_names("ItemMemory", names))
+        if self._names is not None and len(self._names.all) != len(vectors):
+            count = len(self._names.all)
             raise ValueError(f"ItemMemory: names must be as many as the {len(vectors)} vectors, got {count}")
         self._hold(vectors)
 
@@ -85,7 +144,7 @@ class ItemMemory(HeldVectors):
 
     def _summary(self) -> dict[str, Any]:
         number, dim = self._vectors.shape
-        names = {} if self._names is None else {"names": self._names}
+        names = {} if self._names is None else {"names": self._names.all}
         return {"dim": dim, "items": number, **names, **place_of(self._vectors.device, self._vectors.dtype)}
 
     def __len__(self) -> int:
@@ -100,14 +159,14 @@ class ItemMemory(HeldVectors):
     @property
     def names(self) -> tuple[str, ...] | None:
         """The names in the order of the items, or None."""
-        return self._names
+        return None if self._names is None else self._names.all
 
     @property
     def device(self) -> torch.device:
         """The device of the items; queries must be on it."""
         return self._vectors.device
 
-    def cleanup(self, query: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
+    def cleanup(self, query: Tensor, top_k: int = 1) -> Cleanup:
         """The ``top_k`` items of the largest ``cos(q, x_i) = <q, x_i> / (norm2(q) norm2(x_i))``, best first.
 
         Among equal cosines the lower index comes first; equal items have equal cosines. A zero query or item has cosine
@@ -121,7 +180,8 @@ class ItemMemory(HeldVectors):
             top_k: number of items, 1 to N.
 
         Returns:
-            Cosines ``[..., top_k]`` in the dtype computed in, and indices ``[..., top_k]``, int64.
+            The named tuple `Cleanup`: cosines ``values`` ``[..., top_k]`` in the dtype computed in, and ``indices``
+            ``[..., top_k]``, int64. Its ``names`` are read when asked for.
 
         Raises:
             TypeError: ``query`` is not a floating point tensor or array, or ``top_k`` not an int.
@@ -130,7 +190,7 @@ class ItemMemory(HeldVectors):
 
         Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
         """
-        return self._cleaned("cleanup", query, top_k)
+        return Cleanup(*self._cleaned("cleanup", query, top_k), self._names)
 
     def _cleaned(self, op: str, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
         query, top_k = self._check_query(op, query, top_k)
@@ -184,7 +244,7 @@ class ItemMemory(HeldVectors):
         if isinstance(indices, Tensor):
             check_strided("names_of", "indices", indices)
             check_data("names_of", "indices", indices)
-        return self._named(indices.tolist() if isinstance(indices, Tensor) else indices)
+        return self._names.of("names_of", indices.tolist() if isinstance(indices, Tensor) else indices)
 
     def _place(self) -> tuple[int, torch.device, torch.dtype]:
         return self._vectors.shape[1], self._vectors.device, self._vectors.dtype
@@ -196,7 +256,7 @@ class ItemMemory(HeldVectors):
             self._hold(vectors)
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {"vectors": self._vectors}, {"names": None if self._names is None else list(self._names)}
+        return {"vectors": self._vectors}, {"names": None if self._names is None else list(self._names.all)}
 
     @classmethod
     def _from_content(
@@ -245,14 +305,6 @@ class ItemMemory(HeldVectors):
             # One query: the sum of the columns that it weights takes .7 of the time of the matrix product.
             return _ops.superpose.default(columns, unit, False, 0.0)
         return unit @ columns
-
-    def _named(self, index: Any) -> Any:
-        if isinstance(index, list):
-            return [self._named(item) for item in index]
-        names = self._names or ()
-        if not 0 <= index < len(names):
-            raise IndexError(f"names_of: indices must be 0 to {len(names) - 1}, got {shown(index)}")
-        return names[index]
 
 
 def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:

@@ -53,8 +53,8 @@ class Vector(Tensor):
         return check_vectors("Vector", "vectors", vectors).as_subclass(cls)
 
     def normalized(self) -> Vector:
-        """``a / norm2(a)``; a zero row stays zero. Half types are divided in float32."""
-        return normalize(self.to(compute_dtype(self.dtype))).to(self.dtype).as_subclass(Vector)
+        """As `hrr.normalize`: ``a / norm2(a)``; a zero row stays zero."""
+        return functional.normalize(self).as_subclass(Vector)
 
     def unitary(self) -> Vector:
         """As `hrr.unitary`: every Fourier magnitude becomes 1, so that ``~a`` is the exact inverse."""
@@ -105,10 +105,6 @@ def _no_power(exponent: Tensor, base: Any) -> Tensor:
     return _power(exponent, exponent)
 
 
-def _inverted(a: Tensor) -> Tensor:
-    return a.flip(-1).roll(1, -1)
-
-
 def _deep_copied(vector: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(vector) in memo:
         found: Tensor = memo[id(vector)]
@@ -130,7 +126,7 @@ _OWN: dict[Any, Callable[..., Tensor]] = {
     Tensor.pow_: lambda a, exponent: a.copy_(_power(a, exponent)),
     Tensor.__ipow__: lambda a, exponent: a.copy_(_power(a, exponent)),
     Tensor.__rpow__: _no_power,
-    Tensor.__invert__: _inverted,
+    Tensor.__invert__: functional.involution,
     Tensor.__deepcopy__: _deep_copied,
 }
 _GIVE_VECTORS = {

@@ -26,7 +26,7 @@ from torch_hrr._spec import Bool, Device, Dtype, Int, takes
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
-from torch_hrr.hrr.memory import ItemMemory, compute_dtype
+from torch_hrr.hrr.memory import Cleanup, ItemMemory, compute_dtype
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
@@ -170,11 +170,11 @@ class Vocabulary(NamedVectors):
         program = parse_expression(op, text, self._entries, torch.finfo(self._dtype).max)
         return self._evaluate(program, self._entries)
 
-    def cleanup(self, query: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
+    def cleanup(self, query: Tensor, top_k: int = 1) -> Cleanup:
         """The ``top_k`` names whose vectors have the largest cosine with the query, best first.
 
         As `ItemMemory.cleanup`; the indices ``[..., top_k]`` count the names in the order of their declaration, and
-        `names_of` turns them into names. Does not wait for the device.
+        ``names`` of the result and `names_of` turn them into names. Does not wait for the device.
 
         Raises:
             ValueError: the vocabulary is empty, or ``top_k`` is outside 1 to N.
