@@ -239,7 +239,9 @@ GOOD = {
         "names_of": (0,),
         "parse": ("A",),
         "populate": ("D",),
+        "subset": (["A"],),
         "to": ("cpu",),
+        "transform_to": (vocabulary(),),
     },
     Methods(lambda: hrr.Record({"a": A[0]}), hrr.Record): {
         "get": ("a",),

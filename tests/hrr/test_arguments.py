@@ -242,6 +242,7 @@ SWITCHES = {
     "Graph: directed": lambda value: hrr.Graph(DIM, value),
     "superpose: normalize": lambda value: hrr.HRROperations(DIM, "cpu").superpose(ROWS, None, value),
     "Vocabulary: unitary": lambda value: hrr.Vocabulary(DIM, unitary=value),
+    "Vocabulary: strict": lambda value: hrr.Vocabulary(DIM, strict=value),
     "Bind: unitary": lambda value: hrr.Bind(DIM, 1, value),
     "BindSuperpose: normalize": lambda value: hrr.BindSuperpose(DIM, 1, False, value),
     "HRRAttention: bias": lambda value: hrr.HRRAttention(DIM, 1, value),

@@ -21,10 +21,13 @@ def a_store(x):
 
 
 def a_vocabulary(x):
-    words = hrr.Vocabulary(DIM, device="cpu")
+    words = hrr.Vocabulary(DIM, device="cpu", strict=False, max_similarity=0.9)
     words.add("A", x[0] * 2)
-    words.populate("B; C = A * B")
-    return words["C"] + 1, words.parse("A * ~B"), *words.cleanup(x[1])
+    words.populate("B.unitary(); C = A * B")
+    some = words.subset(["A", "B"])
+    parsed = words.parse("(A * ~B).normalized() + D")
+    transform = words.transform_to(some, ["D", "A"], populate=True, least_squares=True)
+    return words["C"] + 1, parsed, *words.cleanup(x[1]), some["D"], transform @ x[0]
 
 
 def a_memory(x):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -28,7 +29,7 @@ UNITARY = vocabulary("A; B", unitary=True)
 
 
 class Unsupported(Exception):
-    """A power that the oracle does not compute."""
+    """A power that the oracle does not compute, or a vector so small that its rounding errors count."""
 
 
 class Symbol:
@@ -74,20 +75,39 @@ class Symbol:
             product = product * self
         return product
 
+    def unitary(self):
+        spectrum = np.fft.fft(self.values)
+        return self.divided(np.fft.ifft(spectrum / np.abs(spectrum)).real, np.abs(spectrum).min())
+
+    def normalized(self):
+        norm = np.linalg.norm(self.values)
+        return self.divided(self.values / norm, norm)
+
+    def divided(self, values, by):
+        if by < 1e-3 * self.bound:
+            raise Unsupported
+        return Symbol(values, self.bound / by)
+
+
+DELTA = np.eye(DIM)[0]
+CONSTANTS = {"Identity": DELTA, "Zero": 0 * DELTA, "AbsorbingElement": np.full(DIM, DIM**-0.5)}
+
 
 def read_by_python(text):
-    """The value that Python gives the text; None if it gives none, or one that is no vector."""
+    """The value that Python gives the text, a number standing for that multiple of the identity; None without one."""
     symbols = {name: Symbol(UNITARY[name].numpy()) for name in UNITARY}
+    symbols |= {name: Symbol(values) for name, values in CONSTANTS.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             value = eval(text, {"__builtins__": {}}, symbols)
-        except (SyntaxError, TypeError, NameError, ZeroDivisionError, OverflowError):
+        except (SyntaxError, TypeError, NameError, ZeroDivisionError, OverflowError, AttributeError):
             return None
-    return value if isinstance(value, Symbol) else None
+    return Symbol(DELTA) * value if isinstance(value, float) and math.isfinite(value) else value
 
 
-TOKENS = ["A", "B", "~", "-", "+", "*", "**", "(", ")", "2.0", "0.5", "3.0", "C"]
+METHODS = [".unitary()", ".normalized()"]
+TOKENS = ["A", "B", "~", "-", "+", "*", "**", "(", ")", "2.0", "0.5", "3.0", "C", "Identity", *METHODS]
 
 
 def precedes_an_operand(before):
@@ -100,9 +120,11 @@ def expressions(draw):
     tokens, depth = [], 0
     for _ in range(draw(st.integers(1, 6))):
         tokens += draw(st.lists(st.sampled_from(["-", "~", "("]), max_size=2))
-        tokens.append(draw(st.sampled_from(["A", "B", "A", "B", "2.0", "3.0", "0.5"])))
+        tokens.append(draw(st.sampled_from(["A", "B", "A", "B", "2.0", "3.0", "0.5", "Identity", "AbsorbingElement"])))
+        tokens += draw(st.lists(st.sampled_from(METHODS), max_size=1))
         depth = max(0, tokens.count("(") - tokens.count(")"))
         tokens += [")"] * draw(st.integers(0, depth))
+        tokens += draw(st.lists(st.sampled_from(METHODS), max_size=1))
         tokens.append(draw(st.sampled_from(["+", "-", "*", "*", "**"])))
     tokens.pop()
     return tokens + [")"] * max(0, tokens.count("(") - tokens.count(")"))
@@ -119,6 +141,11 @@ def expressions(draw):
 @example("( 2.0 - 2.0 ) ** - 1.0 * A".split())
 @example("3.0 ** 3.0 ** 3.0 ** 3.0 * A".split())
 @example("A ( B )".split())
+@example("- ( A + B ) .unitary() * A .normalized() ** 2.0".split())
+@example("( 2.0 * A ) .normalized() .unitary() - A".split())
+@example("2.0 .unitary()".split())
+@example("2.0 * 3.0 - 1.0".split())
+@example("Zero + Identity - 0.0 * A".split())
 @example([])
 def test_expressions_mean_what_they_mean_in_python(tokens):
     # The grammar has no unary plus.
@@ -158,6 +185,157 @@ def test_operators_are_those_of_the_library():
     torch.testing.assert_close(words.parse("A**0"), delta)
     torch.testing.assert_close(words.parse("A * A**-1"), delta)
     torch.testing.assert_close(UNITARY.parse("A * ~A"), delta)
+
+
+def test_constants_are_names_until_others_are_declared():
+    words = vocabulary("A")
+    for text, values in (*CONSTANTS.items(), ("1", DELTA), ("-2.5", -2.5 * DELTA), ("0 * A", 0 * DELTA)):
+        assert torch.equal(words.parse(text), torch.from_numpy(values) + 0.0)
+    torch.testing.assert_close(words.parse("A * Identity"), words["A"])
+    absorbed = words.parse("A * AbsorbingElement")
+    torch.testing.assert_close(absorbed, float(words["A"].sum()) * words.parse("AbsorbingElement"))
+    words.populate("ONE = Identity; TWO = 2; Zero; Z = Zero")
+    assert words.names == ("A", "ONE", "TWO", "Zero", "Z") and "Identity" not in words
+    assert torch.equal(words["TWO"], 2 * words["ONE"]) and torch.equal(words["ONE"], torch.from_numpy(DELTA))
+    assert torch.equal(words["Z"], words["Zero"]) and words["Zero"].any()
+    assert vocabulary(dtype=torch.bfloat16).parse("AbsorbingElement").tolist() == [0.25] * DIM
+    with pytest.raises(KeyError, match="Vocabulary: name must be declared, got 'Identity'"):
+        words["Identity"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_a_name_is_drawn_unitary_or_normalized_where_it_says_so(dtype):
+    words = vocabulary("A.unitary(); B ; C.normalized(); D.normalized() . unitary ( )", dtype=dtype)
+    plain, unitary = vocabulary("C; B", dtype=torch.float64), vocabulary("A; D", unitary=True, dtype=dtype)
+    assert torch.equal(words["B"], plain["B"].to(dtype))
+    assert torch.equal(words["A"], unitary["A"])
+    np.testing.assert_allclose(np.abs(np.fft.fft(words["D"].double())), 1, atol=20 * torch.finfo(dtype).eps)
+    wanted = plain["C"].numpy() / np.linalg.norm(plain["C"].numpy())
+    np.testing.assert_allclose(words["C"].double(), wanted, atol=torch.finfo(dtype).eps)
+
+
+def unit_rows(words):
+    rows = words.vectors.double().numpy()
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_what_is_drawn_resembles_the_others_no_more_than_allowed(dtype):
+    names = "; ".join(f"x{i}" for i in range(24))
+    words, free = (vocabulary(names, dim=64, dtype=dtype, max_similarity=limit) for limit in (0.2, None))
+    for made, holds in ((words, True), (free, False)):
+        cosines = np.abs(np.tril(unit_rows(made) @ unit_rows(made).T, -1))
+        assert (cosines.max() <= 0.2 + 1e-6) == holds
+    # The first draw is the one of any vocabulary, the next ones follow from seed, name and what there was.
+    kept = [torch.equal(words[name], free[name]) for name in words]
+    assert kept[0] and 4 < sum(kept) < 24
+    again = vocabulary("; ".join([*words][:12]), dim=64, dtype=dtype, max_similarity=0.2)
+    again.populate("; ".join([*words][12:]))
+    assert torch.equal(again.vectors, words.vectors)
+    # What is given and what is computed count as others, and are as they are.
+    crowded = vocabulary("A", dim=64, dtype=torch.float64, max_similarity=0.05)
+    crowded.add("B", vocabulary("C", dim=64)["C"] * -3)
+    crowded.populate("C; D = C + A")
+    assert abs(unit_rows(crowded) @ unit_rows(crowded)[2])[:2].max() <= 0.05
+    assert torch.equal(crowded["D"], crowded["C"] + crowded["A"])
+
+
+def test_where_there_is_no_room_the_best_draw_is_kept_with_a_warning():
+    words = vocabulary("A; B", dim=2)
+    crowded = Vocabulary(2, max_similarity=0.01, dtype=torch.float64, device="cpu")
+    crowded.add("A", words["A"])
+    crowded.add("B", words["B"])
+    with pytest.warns(
+        UserWarning, match=r"^Vocabulary: vector of 'C' must have cosines of at most 0.01 with the 2"
+    ) as w:
+        crowded.populate("C")
+    assert [each.filename for each in w] == [__file__]
+    best = np.abs(unit_rows(crowded)[2] @ unit_rows(crowded)[:2].T).max()
+    drawn = [vocabulary("C", dim=2, seed=seed)["C"] for seed in range(100)]
+    others = [np.abs(unit_rows(words) @ (each / each.norm()).numpy()).max() for each in drawn]
+    # The best of a hundred, as that of another hundred of the same distribution.
+    assert best == pytest.approx(min(others), abs=0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning):
+            crowded.populate("D; E")
+    assert crowded.names == ("A", "B", "C")
+
+
+def test_names_are_drawn_when_they_are_asked_for_unless_strict():
+    words, strict = vocabulary("A", strict=False), vocabulary("A; B; C; D; E; F; G")
+    assert torch.equal(words["B"], strict["B"]) and words.names == ("A", "B")
+    assert torch.equal(words.parse("C * A + Identity"), strict.parse("C * A + Identity"))
+    words.populate("X = D * ~E; F")
+    assert words.names == ("A", "B", "C", "D", "E", "X", "F") and torch.equal(words["X"], strict.parse("D * ~E"))
+    assert words.ask("2 * G") == "G" and words.names[-1] == "G"
+    assert torch.equal(words["New York"], words["New York"]) and "New York" in words
+    before = words.names
+    for text in ("H = H", "I * (", "J = K; A", "L; M = L + N; L"):
+        with pytest.raises(ValueError, match="text must"):
+            words.populate(text)
+    with pytest.raises(KeyError, match="Vocabulary: name must be declared, got 'Zero'"):
+        words["Zero"]
+    with pytest.raises(ValueError, match=r"^Vocabulary: name must be valid Unicode"):
+        words["\ud800"]
+    assert words.names == before and not words.parse("Zero").any()
+
+
+def test_a_subset_is_a_vocabulary_of_its_own():
+    words = vocabulary("A; B; C = A * B", seed=3, unitary=True, strict=False, max_similarity=0.9)
+    some = words.subset(["C", "A"])
+    assert some.names == ("C", "A") and torch.equal(some.vectors, words.vectors[[2, 0]])
+    assert repr(some) == repr(words).replace("'A', 'B', 'C'", "'C', 'A'")
+    some.populate("B")
+    assert torch.equal(some["B"], words["B"]) and len(words) == 3
+    assert len(words.subset([])) == 0
+    for names, error in (("AB", TypeError), ({"A"}, TypeError), (["A", "A"], ValueError), (["A", "X"], KeyError)):
+        with pytest.raises(error, match="subset: name"):
+            words.subset(names)
+
+
+@pytest.mark.parametrize("names", [None, ["C", "A"]])
+@pytest.mark.parametrize("least_squares", [False, True])
+def test_transform_to_is_numpys(names, least_squares):
+    words, other = vocabulary("A; B; C"), vocabulary("C; X; A; B", dim=24, seed=1, dtype=torch.float32)
+    found = words.transform_to(other, names, least_squares=least_squares)
+    chosen = names or ["A", "B", "C"]
+    mine, theirs = (np.stack([each[name].double().numpy() for name in chosen]) for each in (words, other))
+    solved = np.linalg.lstsq(mine, theirs, rcond=None)[0].T
+    expected = solved if least_squares else sum(np.outer(b, a) for a, b in zip(mine, theirs, strict=True))
+    assert type(found) is torch.Tensor and found.dtype == torch.float64
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    if least_squares:
+        torch.testing.assert_close(found @ words["A"], other["A"].double())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(words.transform_to(other, names, least_squares=least_squares), found)
+
+
+def test_transform_to_knows_both_or_populates():
+    words, other = vocabulary("A; B"), vocabulary("B; X")
+    words.add("a b", words["A"])
+    with pytest.raises(KeyError, match="transform_to: name must be declared, got 'A'"):
+        words.transform_to(other)
+    with pytest.raises(KeyError, match="transform_to: name must be declared, got 'X'"):
+        words.transform_to(other, ["X"])
+    assert other.names == ("B", "X")
+    words.transform_to(other, populate=True)
+    assert other.names == ("B", "X", "A", "a b") and torch.equal(other["A"], words["A"])
+    with pytest.raises(ValueError, match=r"^transform_to: names must be at least one, got none$"):
+        vocabulary("").transform_to(other)
+    with pytest.raises(TypeError, match=r"^transform_to: other must be a Vocabulary, got dict$"):
+        words.transform_to({})
+
+
+def test_options_are_saved_where_they_are_no_defaults(tmp_path):
+    words = vocabulary("A; B", strict=False, max_similarity=0.25)
+    words.save(tmp_path / "words")
+    loaded, stated = Vocabulary.load(tmp_path / "words", device="cpu"), vocabulary("")
+    stated.load_state_dict(words.state_dict())
+    for each in (loaded, stated, copy.deepcopy(words), pickle.loads(pickle.dumps(words))):
+        assert repr(each) == repr(words) and torch.equal(each["C"], vocabulary("A; B; C", max_similarity=0.25)["C"])
+        assert each._content()[1] == {**words._content()[1], "names": ["A", "B", "C"]}
+    assert vocabulary("A")._content()[1] == {"names": ["A"], "seed": "0", "unitary": False}
 
 
 def test_a_parsed_name_is_a_copy():

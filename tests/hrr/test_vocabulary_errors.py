@@ -20,7 +20,16 @@ BAD_EXPRESSIONS = [
     ("", 0, "the end"),
     ("A/B", 1, "'/'"),
     ("A @ B", 2, "'@'"),
-    ("A.unitary()", 1, "'.'"),
+    ("A.inverse()", 2, "'inverse'"),
+    ("A.unitary", 9, "the end"),
+    ("A.unitary * B", 10, "'*'"),
+    ("A.unitary(B)", 10, "'B'"),
+    ("A.unitary()()", 11, "'('"),
+    ("A.", 2, "the end"),
+    ("A.5", 1, "'.5'"),
+    (".unitary()", 0, "'.'"),
+    ("(2).unitary()", 3, "'.'"),
+    ("2.unitary()", 2, "'unitary'"),
     ("A[0]", 1, "'['"),
     ("A, B", 1, "','"),
     ("A # B", 2, "'#'"),
@@ -52,8 +61,6 @@ BAD_EXPRESSIONS = [
     ("lambda: A", 0, "'lambda'"),
     ("A if A else B", 2, "'if'"),
     ("None", 0, "'None'"),
-    ("2", 0, "'2'"),
-    ("2*3 - 1", 0, "'2'"),
     ("A + 1", 2, "'+'"),
     ("1 - A", 2, "'-'"),
     ("A**B", 1, "'**'"),
@@ -97,6 +104,10 @@ def test_anything_else_is_an_error_at_its_position(text, position, got):
         (";", "text must declare a name, got ';' at position 0"),
         ("D;;E", "text must declare a name, got ';' at position 2"),
         ("D E", "text must separate statements by ';', got 'E' at position 2"),
+        ("D.normalize()", "text must call unitary() or normalized(), got 'normalize' at position 2"),
+        ("D.unitary", "text must call unitary as unitary(), got the end at position 9"),
+        ("D.unitary() = A", "text must separate statements by ';', got '=' at position 12"),
+        ("A.unitary()", "text must declare names that are new, got 'A' at position 0"),
         ("D = A = B", "text must separate statements by ';', got '=' at position 6"),
         ("D; E = A)", "text must separate statements by ';', got ')' at position 8"),
         ("D = ", "text must have a name, a number or '(', got the end at position 4"),
@@ -122,6 +133,8 @@ def test_factors_must_fit_the_dtype():
     assert words.parse("6e4*A").isfinite().any()
     with pytest.raises(ValueError, match=r"^parse: text must scale by at most 6.55e\+04, got '\*' at position 3$"):
         words.parse("7e4*A")
+    with pytest.raises(ValueError, match=r"^parse: text must scale by at most 6.55e\+04, got '7e2' at position 0$"):
+        words.parse("7e2 * 1e2")
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,32 @@
 """The grammar of `Vocabulary`: text to programs for a stack of vectors, by operator precedence and without recursion.
 
-    statements:  [ statement ( ";" statement )* ]          statement:  name [ "=" sum ]
+    statements:  [ statement ( ";" statement )* ]          statement:  name ( "=" sum | method* )
     sum:     product ( ( "+" | "-" ) product )*            product:  unary ( "*" unary )*
-    unary:   ( "-" | "~" ) unary | power                   power:    atom [ "**" unary ]
-    atom:    name | number | "(" sum ")"
+    unary:   ( "-" | "~" ) unary | power                   power:    atom method* [ "**" unary ]
+    atom:    name | number | "(" sum ")"                   method:   "." ( "unitary" | "normalized" ) "(" ")"
 
-Every error is found before a program runs: whether a part is a number or a vector follows from the text alone.
+Every error is found before a program runs: whether a part is a number or a vector follows from the text alone. A sum
+that is a number stands for that multiple of the identity.
 """
 
 import keyword
 import math
 import re
 from collections.abc import Callable, Container, Iterator
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 Program: TypeAlias = list[tuple[str, str | float]]
-"""Postfix steps: ("name", name) pushes; ("scale" or "power", number) and ("~", "") change the top; "* + -" join two."""
+"""Postfix steps: ("name", name) and ("identity", number) push; ("scale" or "power", number), ("~", "") and the methods
+change the top; "* + -" join two."""
+Drawn: TypeAlias = frozenset[str]
+"""The methods of a vector that is to be drawn."""
+
+METHODS = ("unitary", "normalized")
+CONSTANTS = ("Identity", "Zero", "AbsorbingElement")
+"""Names that expressions know where nothing is declared under them."""
 
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_SYMBOLS = frozenset({"+", "-", "*", "**", "~", "(", ")", "=", ";"})
+_SYMBOLS = frozenset({"+", "-", "*", "**", "~", "(", ")", "=", ";", "."})
 # A minus sign before an operand is spelled "neg" once it is read. A higher level binds tighter.
 _LEVELS = {"+": 1, "-": 1, "*": 2, "neg": 3, "~": 3, "**": 4}
 _FOLDS: dict[str, Callable[[float, float], float]] = {
@@ -39,41 +47,63 @@ class _Token(NamedTuple):
     position: int
 
 
-def parse_expression(op: str, text: str, known: Container[str], limit: float) -> Program:
-    """The program of one expression over known names, whose factors are at most `limit`."""
+def parse_expression(
+    op: str, text: str, known: Container[str], limit: float, strict: bool
+) -> tuple[Program, dict[str, Drawn]]:
+    """The program of one expression, whose factors are at most `limit`, and the names that are to be drawn before it.
+
+    Those are the names that are not `known`, unless `strict`, which refuses them.
+    """
     reader = _Reader(op, text)
-    program = _Expression(reader, known.__contains__, limit).read()
+    drawn: dict[str, Drawn] = {}
+    program = _Expression(reader, _knowing(known, drawn, strict), limit).read()
     if reader.token.kind != "end":
         reader.fail("hold one expression")
-    return program
+    return program, drawn
 
 
-def parse_statements(op: str, text: str, known: Container[str], limit: float) -> list[tuple[str, Program | None]]:
-    """Names in the order of their declaration, each with its program or None for a vector to be drawn."""
+def parse_statements(
+    op: str, text: str, known: Container[str], limit: float, strict: bool
+) -> dict[str, Program | Drawn]:
+    """Names in the order of their declaration, each with its program or with what a vector is to be drawn as.
+
+    Unless `strict`, a name that is used before is declared as one to be drawn.
+    """
     reader = _Reader(op, text)
-    statements: dict[str, Program | None] = {}
-
-    def is_known(name: str) -> bool:
-        return name in known or name in statements
-
+    statements: dict[str, Any] = {}
+    knows = _knowing(known, statements, strict)
     while statements or reader.token.kind != "end":
         name = reader.token
         if name.kind != "name":
             reader.fail("declare a name")
-        if is_known(name.text):
+        if name.text in known or name.text in statements:
             reader.fail("declare names that are new")
         reader.advance()
-        program = None
-        if reader.token.kind == "=":
+        made: Any = frozenset(reader.read_methods())
+        if reader.token.kind == "=" and not made:
             reader.advance()
-            program = _Expression(reader, is_known, limit).read()
-        statements[name.text] = program
+            made = _Expression(reader, knows, limit).read()
+        if name.text in statements:
+            # Its own expression has used it.
+            reader.fail("declare names that are new", name)
+        statements[name.text] = made
         if reader.token.kind == "end":
             break
         if reader.token.kind != ";":
             reader.fail("separate statements by ';'")
         reader.advance()
-    return list(statements.items())
+    return statements
+
+
+def _knowing(known: Container[str], new: dict[str, Any], strict: bool) -> Callable[[str], bool]:
+    """Whether a name may stand in an expression; unless `strict`, what is not yet known is new, and to be drawn."""
+
+    def knows(name: str) -> bool:
+        if not (name in known or name in new or name in CONSTANTS or strict):
+            new[name] = frozenset()
+        return name in known or name in new or name in CONSTANTS
+
+    return knows
 
 
 class _Reader:
@@ -90,6 +120,19 @@ class _Reader:
 
     def advance(self) -> None:
         self.token = next(self._tokens)
+
+    def read_methods(self) -> Iterator[str]:
+        while self.token.kind == ".":
+            self.advance()
+            method = self.token
+            if method.text not in METHODS:
+                self.fail("call unitary() or normalized()")
+            self.advance()
+            for parenthesis in "()":
+                if self.token.kind != parenthesis:
+                    self.fail(f"call {method.text} as {method.text}()")
+                self.advance()
+            yield method.text
 
     def fail(self, requirement: str, token: _Token | None = None) -> NoReturn:
         token = token or self.token
@@ -117,7 +160,7 @@ class _Reader:
             if kind == "name" and keyword.iskeyword(token.text):
                 self.fail("use names that are no keywords", token)
             if kind not in ("number", "name") and kind not in _SYMBOLS:
-                self.fail("use names, numbers, parentheses and * ~ + - ** alone", token)
+                self.fail("use names, numbers, parentheses and * ~ + - ** . alone", token)
             yield token
             position = end
         yield _Token("end", "", len(text))
@@ -139,8 +182,10 @@ class _Expression:
         start = self._reader.token
         while True:
             self._read_operand()
+            self._call_methods()
             while self._reader.token.kind == ")" and self._close():
                 self._reader.advance()
+                self._call_methods()
             token = self._reader.token
             if token.kind not in ("+", "-", "*", "**"):
                 break
@@ -151,9 +196,8 @@ class _Expression:
             self._reader.fail("have an operator between its parts")
         if self._close():
             self._reader.fail("close its parentheses")
-        if self._operands != [None]:
-            self._reader.fail("give a vector and not a number", start)
-        return self._program
+        (number,) = self._operands
+        return self._program if number is None else [("identity", self._within_limit(number, start))]
 
     def _read_operand(self) -> None:
         reader = self._reader
@@ -170,6 +214,13 @@ class _Expression:
             self._operands.append(None)
             self._program.append(("name", token.text))
         reader.advance()
+
+    def _call_methods(self) -> None:
+        token = self._reader.token
+        for method in self._reader.read_methods():
+            if self._operands[-1] is not None:
+                self._reader.fail("call methods of vectors and not of numbers", token)
+            self._program.append((method, ""))
 
     def _wait(self, token: _Token) -> None:
         if len(self._waiting) == _MAX_NESTING:
@@ -212,9 +263,7 @@ class _Expression:
         elif number is None:
             self._program.append((kind, ""))
         elif kind == "*":
-            if abs(number) > self._limit:
-                self._reader.fail(f"scale by at most {self._limit:.3g}", operator)
-            self._program.append(("scale", number))
+            self._program.append(("scale", self._within_limit(number, operator)))
         else:
             self._reader.fail("add vectors to vectors and numbers to numbers", operator)
         return None
@@ -225,6 +274,11 @@ class _Expression:
         except (OverflowError, ZeroDivisionError):
             value = math.inf
         return self._finite(value, operator)
+
+    def _within_limit(self, number: float, token: _Token) -> float:
+        if abs(number) > self._limit:
+            self._reader.fail(f"scale by at most {self._limit:.3g}", token)
+        return number
 
     def _finite(self, value: float, token: _Token) -> float:
         # A fractional power of a negative number is complex.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import warnings
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -22,14 +23,17 @@ from torch_hrr._checks import (
     word,
 )
 from torch_hrr._shared import locked
-from torch_hrr._spec import Bool, Device, Dtype, Int, takes
+from torch_hrr._spec import Bool, Device, Dtype, Int, Real, takes
 from torch_hrr.hrr import functional
-from torch_hrr.hrr._expression import Program, parse_expression, parse_statements
+from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
-from torch_hrr.hrr.memory import Cleanup, ItemMemory, compute_dtype
+from torch_hrr.hrr.memory import Cleanup, ItemMemory, compute_dtype, normalize
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
+
+# Of a name, before the one that resembles the others least is kept.
+_ATTEMPTS = 100
 
 
 class Vocabulary(NamedVectors):
@@ -43,10 +47,13 @@ class Vocabulary(NamedVectors):
         ``A * B``, ``x * A``  ``bind(A, B)``; a vector times a number, in either order
         ``A + B``, ``A - B``  superposition, not normalised
 
-    and parentheses, decimal numbers and arithmetic among numbers. The value of an expression is a vector. Anything else
-    raises a ValueError that states the position, counted from 0. nengo_spa's expressions with these operators and
-    without negative powers mean the same; its negative powers use the involution, and it refuses fractional powers of
-    vectors with a negative real bin. Its method calls, division and bare numbers for scaled identities are not
+    and parentheses, decimal numbers and arithmetic among numbers. Expressions also know ``A.unitary()`` and
+    ``A.normalized()``, of names and of what is in parentheses, and three names, unless vectors are declared under them:
+    ``Identity`` is `hrr.identity`, ``Zero`` the zero vector, and ``AbsorbingElement`` has all elements 1 / sqrt(D), so
+    that binding with it gives a multiple of it. The value of an expression is a vector: a number x stands for
+    ``x * Identity``. Anything else raises a ValueError that states the position, counted from 0. nengo_spa's
+    expressions with these operators and without negative powers mean the same; its negative powers use the involution,
+    and it refuses fractional powers of vectors with a negative real bin. Its other method calls and division are not
     supported.
 
     A module: that of a model moves and changes its dtype with it and is in its `state_dict`, though not among its
@@ -57,7 +64,15 @@ class Vocabulary(NamedVectors):
 
     file_format = "torch_hrr.vocabulary"
 
-    @takes(dim=Int(1), seed=Int(), unitary=Bool(), device=Device(), dtype=Dtype().or_none())
+    @takes(
+        dim=Int(1),
+        seed=Int(),
+        unitary=Bool(),
+        device=Device(),
+        dtype=Dtype().or_none(),
+        strict=Bool(),
+        max_similarity=Real(0.0, 1.0).or_none(),
+    )
     def __init__(
         self,
         dim: int = 512,
@@ -66,6 +81,8 @@ class Vocabulary(NamedVectors):
         unitary: bool = False,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
+        strict: bool = True,
+        max_similarity: float | None = None,
     ) -> None:
         """Makes an empty vocabulary.
 
@@ -75,6 +92,11 @@ class Vocabulary(NamedVectors):
             unitary: whether vectors are drawn unitary, so that ``~A`` is the exact inverse of A, or from N(0, 1/D).
             device: device of the vectors; None means the current device, else as for `runtime.resolve_device`.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
+            strict: False draws and declares a name when it is first asked for, by ``words[name]`` or in an expression,
+                instead of refusing it.
+            max_similarity: the largest absolute cosine that a vector may have with those there are when it is drawn. It
+                is drawn anew up to 100 times; the one that resembles the others least is then kept, with a warning.
+                None sets no bound, and alone keeps a vector independent of the other names.
 
         Raises:
             ValueError: ``device`` is meta.
@@ -82,20 +104,32 @@ class Vocabulary(NamedVectors):
         check_elements("Vocabulary", "a vector", (dim,))
         self._dtype = resolve_dtype("Vocabulary", dtype)
         self._dim, self._seed, self._unitary = dim, seed, unitary
+        self._strict, self._max_similarity = strict, max_similarity
         self._device = resolve_data_device(device, op="Vocabulary")
         self._entries: dict[str, Tensor] = {}
         self._memory: ItemMemory | None = None
 
     def _summary(self) -> dict[str, Any]:
-        return {**super()._summary(), "seed": self._seed, "unitary": self._unitary}
+        return {**super()._summary(), "seed": self._seed, "unitary": self._unitary, **self._options()}
+
+    def _options(self) -> dict[str, Any]:
+        """Settings that are not the default. Files without them are as ever."""
+        strict = {} if self._strict else {"strict": False}
+        return strict if self._max_similarity is None else {**strict, "max_similarity": self._max_similarity}
 
     @locked
     def __getitem__(self, name: str) -> Vector:
-        """A copy of the vector of a name, a `Vector` ``[D]``; KeyError for an undeclared name."""
+        """A copy of the vector of a name, a `Vector` ``[D]``; KeyError for an undeclared name unless not `strict`."""
         word("Vocabulary", "name", name)
+        if name not in self._entries and name not in CONSTANTS and not self._strict:
+            check_text("Vocabulary", "name", name)
+            self._declare("Vocabulary", {name: frozenset()})
+        return self._entry("Vocabulary", name).clone().as_subclass(Vector)
+
+    def _entry(self, op: str, name: str) -> Tensor:
         if name not in self._entries:
-            raise KeyError(f"Vocabulary: name must be declared, got {name!r}")
-        return self._entries[name].clone().as_subclass(Vector)
+            raise KeyError(f"{op}: name must be declared, got {name!r}")
+        return self._entries[name]
 
     @property
     @locked
@@ -109,7 +143,9 @@ class Vocabulary(NamedVectors):
         """Declares names: ``"A; B; C = A*B"`` draws A and B and binds them to C. On an error it declares none.
 
         A vector that is drawn depends on the seed, its name, D, dtype and ``unitary`` alone, not on the device, the
-        order or the other names; the chance that two names share one is 2^-64. Blank text declares nothing.
+        order or the other names; the chance that two names share one is 2^-64. ``"A.unitary()"`` draws A as a
+        vocabulary made with ``unitary=True`` does, and ``"A.normalized()"`` divides what is drawn by its norm. Blank
+        text declares nothing.
 
         Args:
             text: names, which are identifiers as in Python, or assignments of expressions, separated by semicolons.
@@ -121,13 +157,25 @@ class Vocabulary(NamedVectors):
 
         Cost: linear in the text; each statement waits once for the device.
         """
-        statements = parse_statements("populate", text, self._entries, torch.finfo(self._dtype).max)
+        limit = torch.finfo(self._dtype).max
+        self._declare("populate", parse_statements("populate", text, self._entries, limit, self._strict))
+
+    def _declare(self, op: str, statements: Mapping[str, Program | Drawn]) -> None:
         pending: dict[str, Tensor] = {}
         known = ChainMap(pending, self._entries)
-        for name, program in statements:
-            vector = self._draw(name) if program is None else self._evaluate(program, known)
-            check_finite("populate", f"vector of {name!r}", vector)
-            pending[name] = vector
+        with full_precision(self._device):
+            others = _Others(self, len(statements)) if self._max_similarity is not None else None
+            for name, made in statements.items():
+                if not isinstance(made, frozenset):
+                    vector: Tensor = self._evaluate(made, known).as_subclass(Tensor)
+                elif others is None:
+                    vector = self._draw(name, made)
+                else:
+                    vector = others.unlike(self, name, made)
+                check_finite(op, f"vector of {name!r}", vector)
+                pending[name] = vector
+                if others is not None:
+                    others.add(vector)
         self._extend(pending)
 
     @locked
@@ -167,8 +215,89 @@ class Vocabulary(NamedVectors):
 
     @locked
     def _parsed(self, op: str, text: str) -> Vector:
-        program = parse_expression(op, text, self._entries, torch.finfo(self._dtype).max)
+        limit = torch.finfo(self._dtype).max
+        program, drawn = parse_expression(op, text, self._entries, limit, self._strict)
+        self._declare(op, drawn)
         return self._evaluate(program, self._entries)
+
+    @locked
+    def subset(self, names: Sequence[str]) -> Vocabulary:
+        """A new vocabulary of the same settings that holds copies of the vectors of some names, in their order.
+
+        Names declared in it later get the vectors that they get here, unless ``max_similarity`` compares them.
+
+        Raises:
+            TypeError: ``names`` is not a sequence of str.
+            ValueError: a name is given twice.
+            KeyError: a name is not declared.
+        """
+        vectors = {name: self._entry("subset", name).clone() for name in check_names("subset", names)}
+        made = Vocabulary(
+            self._dim,
+            self._seed,
+            unitary=self._unitary,
+            device=self._device,
+            dtype=self._dtype,
+            strict=self._strict,
+            max_similarity=self._max_similarity,
+        )
+        made._extend(vectors)
+        return made
+
+    @takes(populate=Bool(), least_squares=Bool())
+    def transform_to(
+        self,
+        other: Vocabulary,
+        names: Sequence[str] | None = None,
+        *,
+        populate: bool = False,
+        least_squares: bool = False,
+    ) -> Tensor:
+        """The matrix T that takes vectors of this vocabulary to those of the same names in another: ``T @ words["A"]``.
+
+        ``T = sum_n other[n] self[n]^T``, the sum of the outer products, which is right up to the cosines between the
+        names here if their vectors have norm 1; or, by least squares, the T of the least squared error and, among
+        those, of the smallest norm: exact as long as the vectors here are linearly independent. Rows are taken by
+        ``rows @ T.mT``. Deterministic; computed in float64 and rounded once, without gradient. O(N D D'), by least
+        squares also O(N D min(N, D)).
+
+        Args:
+            other: the vocabulary to translate into, of any D', on the same device.
+            names: the names that count; None means all of this vocabulary.
+            populate: whether ``other`` declares the names that it lacks, in their order, as it draws them.
+            least_squares: whether to solve for T instead of adding up outer products.
+
+        Returns:
+            ``[D', D]`` in the wider of the two dtypes.
+
+        Raises:
+            TypeError: ``other`` is not a Vocabulary, or ``names`` not a sequence of str.
+            ValueError: there are no names, or one is given twice.
+            KeyError: a name is declared in only one of the two.
+            RuntimeError: the devices differ.
+
+        Source: nengo_spa, ``Vocabulary.transform_to``, which leaves out names that the other lacks.
+        """
+        if not isinstance(other, Vocabulary):
+            raise TypeError(f"transform_to: other must be a Vocabulary, got {type(other).__name__}")
+        chosen = self.names if names is None else check_names("transform_to", names)
+        if not chosen:
+            raise ValueError("transform_to: names must be at least one, got none")
+        if other.device != self.device:
+            raise RuntimeError(f"transform_to: other must be on {self.device}, got {other.device}")
+        mine = self._rows("transform_to", chosen)
+        theirs = other._rows("transform_to", chosen, populate)
+        with full_precision(self.device):
+            found = theirs.mT @ (torch.linalg.pinv(mine).mT if least_squares else mine)
+        return found.to(torch.promote_types(self.dtype, other.dtype))
+
+    @locked
+    def _rows(self, op: str, names: Sequence[str], populate: bool = False) -> Tensor:
+        """The vectors of names in float64, ``[N, D]``; those that are missing are drawn first if so wanted."""
+        if populate:
+            self._declare(op, {name: frozenset() for name in names if name not in self._entries})
+        with torch.no_grad():
+            return torch.stack([self._entry(op, name) for name in names]).double()
 
     def cleanup(self, query: Tensor, top_k: int = 1) -> Cleanup:
         """The ``top_k`` names whose vectors have the largest cosine with the query, best first.
@@ -192,7 +321,11 @@ class Vocabulary(NamedVectors):
             TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
         """
         items = self._items("ask")
-        return items.ask(self._parsed("ask", query) if isinstance(query, str) else query, top_k)
+        if isinstance(query, str):
+            query = self._parsed("ask", query)
+            # Which may have drawn names.
+            items = self._items("ask")
+        return items.ask(query, top_k)
 
     def names_of(self, indices: Tensor | int) -> Any:
         """The names of indices, as `ItemMemory.names_of`; waits for the device."""
@@ -210,7 +343,7 @@ class Vocabulary(NamedVectors):
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         # The seed as text, since other readers of JSON may not take integers of 64 bits.
         settings = {"names": list(self._entries), "seed": str(self._seed), "unitary": self._unitary}
-        return {"vectors": self.vectors}, settings
+        return {"vectors": self.vectors}, settings | self._options()
 
     @classmethod
     def _from_content(
@@ -218,7 +351,13 @@ class Vocabulary(NamedVectors):
     ) -> Self:
         vectors, names = tensors["vectors"], check_names("load", metadata["names"])
         vocabulary = cls(
-            vectors.shape[1], int(metadata["seed"]), unitary=metadata["unitary"], device=device, dtype=vectors.dtype
+            vectors.shape[1],
+            int(metadata["seed"]),
+            unitary=metadata["unitary"],
+            device=device,
+            dtype=vectors.dtype,
+            strict=metadata.get("strict", True),
+            max_similarity=metadata.get("max_similarity"),
         )
         check_vector("load", "vectors", vectors, (len(names), vectors.shape[1]))
         check_finite("load", "vectors", vectors)
@@ -243,17 +382,22 @@ class Vocabulary(NamedVectors):
         self._memory = None
         self._entries.update(vectors)
 
-    def _draw(self, name: str) -> Tensor:
+    def _draw(self, name: str, methods: Drawn, attempt: int = 0) -> Tensor:
         """The vector of a name: a random one bound with a random unitary one, which keeps its distribution.
 
         A CPU generator takes 32 bits of its seed. One alone would give two of 65536 names the same vector more likely
         than not; two independent ones make that 64 bits, and half a collision leaves independent vectors.
         """
-        digest = hashlib.sha256(f"torch_hrr.vocabulary:{self._seed % 2**64}:{name}".encode()).digest()
+        kind = f"torch_hrr.vocabulary.{attempt}" if attempt else "torch_hrr.vocabulary"
+        digest = hashlib.sha256(f"{kind}:{self._seed % 2**64}:{name}".encode()).digest()
         first, second = (torch.Generator().manual_seed(int.from_bytes(digest[at : at + 4], "little")) for at in (0, 4))
-        vector = functional.random(1, self._dim, first, self._unitary, "cpu", torch.float64)
+        unitary = self._unitary or "unitary" in methods
+        vector = functional.random(1, self._dim, first, unitary, "cpu", torch.float64)
         rotation = functional.random(1, self._dim, second, True, "cpu", torch.float64)
-        return functional.bind(vector, rotation)[0].to(device=self._device, dtype=self._dtype)
+        drawn = functional.bind(vector, rotation)[0]
+        if "normalized" in methods:
+            drawn = normalize(drawn)
+        return drawn.to(device=self._device, dtype=self._dtype)
 
     def _evaluate(self, program: Program, vectors: Mapping[str, Tensor]) -> Vector:
         dtype = compute_dtype(self._dtype)
@@ -261,8 +405,16 @@ class Vocabulary(NamedVectors):
         with torch.no_grad(), full_precision(self._device):
             for action, value in program:
                 match action:
-                    case "name":
+                    case "name" if value in vectors:
                         stack.append(vectors[str(value)].to(dtype).as_subclass(Vector))
+                    case "name":
+                        stack.append(_constant(str(value), self._dim, self._device, dtype).as_subclass(Vector))
+                    case "identity":
+                        stack.append(float(value) * functional.identity(self._dim, self._device, dtype))
+                    case "unitary":
+                        stack.append(stack.pop().unitary())
+                    case "normalized":
+                        stack.append(stack.pop().normalized())
                     case "scale":
                         stack.append(stack.pop() * float(value))
                     case "power":
@@ -273,8 +425,48 @@ class Vocabulary(NamedVectors):
                         right, left = stack.pop(), stack.pop()
                         stack.append(_BINARY[action](left, right))
         (result,) = stack
-        vector: Vector = result.to(self._dtype, copy=True)
+        vector: Vector = result.to(self._dtype, copy=True).as_subclass(Vector)
         return vector
+
+
+class _Others:
+    """The vectors that those to be drawn must not resemble."""
+
+    def __init__(self, words: Vocabulary, more: int) -> None:
+        known = words.vectors.to(compute_dtype(words.dtype))
+        self._count = len(known)
+        self._units = torch.cat([normalize(known), known.new_empty(more, words.dim)])
+
+    def add(self, vector: Tensor) -> None:
+        self._units[self._count] = normalize(vector.to(self._units.dtype))
+        self._count += 1
+
+    def unlike(self, words: Vocabulary, name: str, methods: Drawn) -> Tensor:
+        """The first vector of a name that resembles none of them too much, else the one that does least."""
+        limit, least = words._max_similarity or 0.0, float("inf")
+        for attempt in range(_ATTEMPTS):
+            vector = words._draw(name, methods, attempt)
+            similarity = self._similarity(vector)
+            if similarity <= limit:
+                return vector
+            if similarity < least:
+                best, least = vector, similarity
+        warnings.warn(
+            f"Vocabulary: vector of {name!r} must have cosines of at most {limit:g} with the {self._count} others, "
+            f"got {least:.3g} in the best of {_ATTEMPTS} draws, which is kept",
+            stacklevel=6,
+        )
+        return best
+
+    def _similarity(self, vector: Tensor) -> float:
+        cosines = self._units[: self._count] @ normalize(vector.to(self._units.dtype))
+        return float(cosines.abs().max()) if self._count else 0.0
+
+
+def _constant(name: str, dim: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    if name == "Identity":
+        return functional.identity(dim, device, dtype)
+    return torch.full((dim,), 0.0 if name == "Zero" else dim**-0.5, device=device, dtype=dtype)
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {"*": operator.mul, "+": operator.add, "-": operator.sub}
