@@ -287,8 +287,7 @@ class Vocabulary(NamedVectors):
             raise RuntimeError(f"transform_to: other must be on {self.device}, got {other.device}")
         mine = self._rows("transform_to", chosen)
         theirs = other._rows("transform_to", chosen, populate)
-        with full_precision(self.device):
-            found = theirs.mT @ (torch.linalg.pinv(mine).mT if least_squares else mine)
+        found = theirs.mT @ (torch.linalg.pinv(mine).mT if least_squares else mine)
         return found.to(torch.promote_types(self.dtype, other.dtype))
 
     @locked
