@@ -235,7 +235,7 @@ def test_what_is_drawn_resembles_the_others_no_more_than_allowed(dtype):
     # What is given and what is computed count as others, and are as they are.
     crowded = vocabulary("A", dim=64, dtype=torch.float64, max_similarity=0.05)
     crowded.add("B", vocabulary("C", dim=64)["C"] * -3)
-    crowded.populate("C; D = ~C; F")
+    crowded.populate("C; D = ~C; E")
     cosines = abs(unit_rows(crowded) @ unit_rows(crowded).T)
     assert cosines[2, :2].max() <= 0.05 and cosines[4, :4].max() <= 0.05
     assert torch.equal(crowded["D"], ~crowded["C"])

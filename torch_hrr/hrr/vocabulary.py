@@ -387,8 +387,8 @@ class Vocabulary(NamedVectors):
         A CPU generator takes 32 bits of its seed. One alone would give two of 65536 names the same vector more likely
         than not; two independent ones make that 64 bits, and half a collision leaves independent vectors.
         """
-        kind = f"torch_hrr.vocabulary.{attempt}" if attempt else "torch_hrr.vocabulary"
-        digest = hashlib.sha256(f"{kind}:{self._seed % 2**64}:{name}".encode()).digest()
+        again = f"{attempt}:" if attempt else ""
+        digest = hashlib.sha256(f"{again}torch_hrr.vocabulary:{self._seed % 2**64}:{name}".encode()).digest()
         first, second = (torch.Generator().manual_seed(int.from_bytes(digest[at : at + 4], "little")) for at in (0, 4))
         unitary = self._unitary or "unitary" in methods
         vector = functional.random(1, self._dim, first, unitary, "cpu", torch.float64)
