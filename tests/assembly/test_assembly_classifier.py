@@ -65,6 +65,16 @@ def test_many_rows_at_once_have_the_winners_of_rounds():
     assert fitted.decision_function(x[:0]).shape == (0, 2)
 
 
+def test_what_a_user_fixed_shows_in_one_row_and_in_many():
+    x, y = drawn(1, 0.7, 20, inputs=80, size=20)
+    fitted = AssemblyClassifier(n=150, k=15).fit(x, y)
+    fitted.brain.activate("A", range(15))
+    fitted.brain.fix_assembly("A")
+    found = fitted.decision_function(x)
+    assert torch.equal(found, torch.cat([fitted.decision_function(row) for row in x.split(1)]))
+    assert len(found.unique(dim=0)) == 1
+
+
 def test_the_assemblies_are_the_most_frequent_winners():
     x, y = drawn(1, 0.7, 4, inputs=80, size=20)
     fitted = AssemblyClassifier(n=150, k=15).fit(x, y)

@@ -15,6 +15,7 @@ from torch_hrr._progress import Progress, ticking
 from torch_hrr._repr import Described
 from torch_hrr._spec import Device, Int, Real, Seed, Spec
 from torch_hrr.assembly._inputs import inputs_of_rows
+from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.functional import k_winners
 from torch_hrr.io import Saveable
@@ -164,7 +165,8 @@ class AssemblyClassifier(Parameters, Described, Saveable):
 
         Errors as for `fit`; RuntimeError before it. Cost: a round an example. For n_in n / 8192 examples or more, if
         n_in n is at most 2^23, a product with the matrix of all weights instead, with the same bits: a tenth of the
-        time of 1000 digits at n = 2000. Where the brain has hooks or monitors, they see the rounds.
+        time of 1000 digits at n = 2000. Rounds are run where the brain has hooks or monitors, which see them, or a user
+        has locked, fixed or made plastic what takes part.
         """
         return like(X, self._shares("decision_function", X))
 
@@ -236,8 +238,11 @@ def _winners(brain: Brain, rows: list[Tensor]) -> Iterator[Tensor]:
     n_in, area = network.areas["input"].n, network.areas["A"]
     # Threads may share a brain, and so an estimator.
     with brain._lock:
-        # Monitors see rounds. A matrix is made for as many rows as it is worth.
-        if not brain._hooks and n_in * area.n <= min(_ELEMENTS, _ELEMENTS_OF_ROW * len(rows)):
+        # Monitors see rounds, and what a user locked, fixed or lets learn changes them. A matrix is made for as many
+        # rows as it is worth.
+        plain = not (brain._hooks or brain.plastic or area.fixed or inhibited(network.locks.get(("input", "A"), {})))
+        plain = plain and not any(inhibited(each.locks) for each in network.areas.values())
+        if plain and n_in * area.n <= min(_ELEMENTS, _ELEMENTS_OF_ROW * len(rows)):
             firing = torch.zeros(len(rows), n_in, dtype=torch.bool, device="cpu")
             for bits, row in zip(firing, rows, strict=True):
                 bits[row] = True
