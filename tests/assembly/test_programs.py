@@ -335,6 +335,36 @@ def test_what_does_not_learn_refuses_to():
     assert machine.train(2).run(["s", "s"]) == "q"
 
 
+def test_what_a_user_locked_or_fixed_does_not_change_what_is_read():
+    memory, machine, chain = SequenceMemory(**SMALL, batch=2).present(["a", "b"], 5), a_machine(), a_chain()
+    memory.brain.inhibit("A", brains=1)
+    with pytest.raises(RuntimeError, match=r"^recall: areas must be open, got the lock of 'A'$"):
+        memory.recall("a")
+    machine.brain.inhibit("arc")
+    with pytest.raises(RuntimeError, match=r"^run: areas must be open, got the lock of 'arc'$"):
+        machine.run([1])
+    expected = copy.deepcopy(chain).trace(list("xxxxxx"))
+    chain.brain.add_area("of a user", 100, 10)
+    chain.brain.inhibit("of a user"), chain.brain.inhibit_fiber("of a user", "arc")
+    chain.brain.inhibit_fiber("coin", "side")
+    for call in (lambda: chain.run(["x"]), lambda: chain.train(1)):
+        with pytest.raises(RuntimeError, match=r": fibers must be open, got the lock of \('coin', 'side'\)$"):
+            call()
+    chain.brain.disinhibit_fiber("coin", "side")
+    for area in ("state", "arc", "coin", "side"):
+        chain.brain.activate(area, range(5))
+        chain.brain.fix_assembly(area)
+    assert len({*expected}) > 1 and chain.trace(list("xxxxxx")) == expected
+
+
+def test_states_that_find_no_room_are_refused():
+    table = {(state, "x"): (state + 1) % 20 for state in range(20)}
+    machine = FiniteStateMachine(range(20), ["x"], table, n=500, k=25, batch=2)
+    with pytest.raises(ValueError, match=r"^train: n must be larger for 20 states, got 500$"):
+        machine.train(2)
+    assert not machine._assemblies and not machine.brain.support("state").any()
+
+
 def one_state(following):
     return ProbabilisticMachine(["q", "s"], [0], {("q", 0): following}, **SMALL)
 

@@ -103,6 +103,8 @@ def test_words_may_be_numpys_and_progress_counts_sentences():
         (lambda own: own.hear([PAIRS[0], ("dog", "cat")]), ValueError, "hear: sentences must be of a noun and a verb"),
         (lambda own: own.hear([PAIRS[0] * 2]), ValueError, "hear: sentences must be of a noun and a verb"),
         (lambda own: own.eval().hear(PAIRS), RuntimeError, "hear: brain must be in train mode"),
+        (lambda own: own.brain.inhibit("LEX1") or own.stability("dog"), RuntimeError, "stability: areas must be open"),
+        (lambda own: own.brain.inhibit("PHON") or own.known(), RuntimeError, "say: areas must be open"),
         (lambda own: own.say("fly"), ValueError, "say: word must be known, got 'fly'"),
         (lambda own: own.stability(None), TypeError, "stability: word must be a str or an int, got None"),
     ],

@@ -18,10 +18,12 @@ from torch_hrr._plain.random import philox4x32
 from torch_hrr._progress import Progress, interrupts_held_back, ticking
 from torch_hrr._shared import locked
 from torch_hrr._spec import Device, Int, Real, Seed, takes
-from torch_hrr.assembly._network import fiber_id
+from torch_hrr.assembly._network import fiber_id, inhibited
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.programs import Label, Program, read_label, read_labels
 
+# The share of two states' assemblies from which on they are one and the same.
+_ALIKE = 0.9
 # Rounds in which a state forms, and plasticities: of states, of arcs, and of what leads from arcs to states.
 _FORMING, _OF_STATES, _OF_ARCS, _TO_STATES = 10, 0.1, 3.0, 2.0
 # Limits the synapses from arcs to states, so that a neuron of two arcs counts no more than others.
@@ -84,7 +86,8 @@ class FiniteStateMachine(Program):
             symbols: Strings or ints.
             transitions: ``{(state, symbol): next state}``; need not be complete.
             seed: Seed of the brain, any int, modulo 2^64.
-            n: Neurons of the states; the area of arcs has at least 4 k for each of them.
+            n: Neurons of the states: with 40 k, or 3 k for each state if that is more, they keep apart, tried up to 60.
+                The area of arcs has at least 4 k for each of them.
             k: Winners, at most n; also the size of the symbols' stimuli.
             p: Density of the connectome; k p should be 5 or more.
             device: As for `Brain`.
@@ -211,7 +214,9 @@ class FiniteStateMachine(Program):
 
         Raises:
             TypeError, ValueError: ``presentations`` is no such int, or ``mode`` no bool.
-            RuntimeError: In eval mode, without plasticity, or with a lock on an area, since nothing would be learned.
+            ValueError: Two states get the same assembly, where n is too small for their number.
+            RuntimeError: In eval mode, without plasticity, or with a lock on an area or fiber, since nothing, or other
+                things, would be learned.
 
         Cost: Two rounds for each arc and presentation, and ten for each state.
         """
@@ -237,12 +242,13 @@ class FiniteStateMachine(Program):
 
     def _present(self, brain: Brain) -> None:
         if not self._presentations:
-            formed = {}
             for place, state in enumerate(self._states):
                 brain.clear("state")
                 brain.project({f"state {place}": "state"}, {"state": "state"}, rounds=_FORMING)
-                formed[state] = brain.winners("state")
-            self._assemblies = formed
+                alike = self._known([*self._assemblies], _ALIKE) if place else []
+                if any(each is not None for each in alike):
+                    raise ValueError(f"train: n must be larger for {len(self._states)} states, got {self._n}")
+                self._assemblies[state] = brain.winners("state")
             for arc in self._arcs:
                 self._fire(*arc)
         for arc, following in self._arcs.items():
@@ -274,7 +280,7 @@ class FiniteStateMachine(Program):
         Raises:
             TypeError: ``symbols`` is no list of strings and ints, or of as many such lists as there are machines.
             ValueError: A symbol is unknown, or there is no transition for a state and a symbol.
-            RuntimeError: Before `train`, or where winners overlap no state by half.
+            RuntimeError: Before `train`, with a lock on an area or fiber, or where winners overlap no state by half.
 
         Cost: Two rounds a symbol; of a batch in one call for all machines that read the same symbol.
         """
@@ -282,6 +288,7 @@ class FiniteStateMachine(Program):
         words = self._words(op, symbols)
         if not self._presentations:
             raise RuntimeError(f"{op}: machine must be trained, got one that is not")
+        self._check_open(op)
         found: list[list[Label]] = [[self._states[0]] for _ in words]
         with self._resting():
             # What a user fixed is not.
@@ -340,6 +347,13 @@ class FiniteStateMachine(Program):
         stimulus = f"symbol {self._symbols.index(symbol)}"
         self.brain.project({stimulus: "arc"}, dict.fromkeys(sources, "arc"), brains=which)
 
+    def _check_open(self, op: str) -> None:
+        # Without a fiber other states would follow, and look right.
+        super()._check_open(op)
+        for pair, locks in self.brain._network.locks.items():
+            if inhibited(locks) and {*pair} <= {*self._areas(self._settings())}:
+                raise RuntimeError(f"{op}: fibers must be open, got the lock of {pair}")
+
 
 class ProbabilisticMachine(FiniteStateMachine):
     """A probabilistic finite state machine, whose noisy neurons decide between next states; one symbol: a Markov chain.
@@ -394,8 +408,9 @@ class ProbabilisticMachine(FiniteStateMachine):
             transitions: ``{(state, symbol): {next state: probability}}``; need not be complete. Those of a state and a
                 symbol sum to 1.
             seed: Seed of the brain, any int, modulo 2^64.
-            n: Neurons of the states; the area of arcs has at least 4 k for each of them. There is one for each
-                transition and side: sides are as many as there are different cumulative probabilities.
+            n: Neurons of the states, 40 k, or 3 k for each state if that is more. The area of arcs has at least 4 k for
+                each of them. There is one for each transition and side: sides are as many as there are different
+                cumulative probabilities.
             k: Winners, at most n; also of a side, and the size of the symbols' stimuli.
             p: Density of the connectome; k p should be 5 or more.
             device: As for `Brain`.
@@ -498,7 +513,8 @@ class ProbabilisticMachine(FiniteStateMachine):
             self._flips[each] += 1
         counts = network.source("noise", "coin").counts
         counts[network.rows(brains)] = noise.to(counts)
-        brain.clear("coin", which)
+        for area in ("coin", "side"):
+            brain.clear(area, which)
         brain.project({"noise": "coin"}, {"coin": "coin"}, rounds=_SETTLING, brains=which)
         brain.project("coin", "side", brains=which)
 

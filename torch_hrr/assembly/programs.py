@@ -174,23 +174,27 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
     def _check_learning(self, op: str) -> None:
         if not (self.brain.training and self.brain.plastic):
             raise RuntimeError(f"{op}: brain must be in train mode and plastic, got one that does not learn")
-        for name in self._areas(self._settings()):
-            if inhibited(self.brain._network.areas[name].locks):
+        self._check_open(op)
+
+    def _check_open(self, op: str) -> None:
+        held = [name for name, area in self.brain._network.areas.items() if inhibited(area.locks)]
+        for name in held:
+            if name in self._areas(self._settings()):
                 raise RuntimeError(f"{op}: areas must be open, got the lock of {name!r}")
 
     def _batched(self, brains: list[int]) -> list[int] | None:
         """As the brain takes them."""
         return None if self.brain.batch is None else brains
 
-    def _known(self, labels: Sequence[Label]) -> list[Label | None]:
-        """The label whose assembly the winners overlap most, of each brain, None below one half."""
+    def _known(self, labels: Sequence[Label], least: float = _KNOWN) -> list[Label | None]:
+        """The label whose assembly the winners overlap most, of each brain, None below a share."""
         area = self.brain._network.areas[self._area]
         assemblies = torch.stack([self._assemblies[label] for label in labels]).view(len(labels), -1, area.k)
         fired = torch.zeros(self.brain.batch or 1, area.n, dtype=torch.bool, device=area.winners.device)
         fired.scatter_(1, area.winners, True)
         shares = fired.expand(len(labels), -1, -1).gather(2, assemblies).double().mean(-1)
         best = zip(shares.argmax(0).tolist(), shares.amax(0).tolist(), strict=True)
-        return [labels[place] if share >= _KNOWN else None for place, share in best]
+        return [labels[place] if share >= least else None for place, share in best]
 
 
 class SequenceMemory(Program):
@@ -317,12 +321,14 @@ class SequenceMemory(Program):
         Raises:
             TypeError: ``first`` is neither a str nor an int.
             ValueError: ``first`` was never presented.
+            RuntimeError: With a lock on an area.
 
         Cost: A round for each item.
         """
         first = read_label("recall", "first", first, "a str or an int")
         if first not in self._assemblies:
             raise ValueError(f"recall: first must be an item that was presented, got {brief(first)}")
+        self._check_open("recall")
         brain, items = self.brain, self.items
         found = [[first] for _ in range(brain.batch or 1)]
         going = [*range(len(found))]

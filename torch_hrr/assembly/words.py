@@ -193,10 +193,12 @@ class WordLearner(Program):
         Raises:
             TypeError: ``word`` is neither a str nor an int.
             ValueError: ``word`` is unknown.
+            RuntimeError: With a lock on an area.
 
         Cost: Two rounds.
         """
         place, brain = self._place("say", "word", word), self.brain
+        self._check_open("say")
         with self._resting():
             self._clear()
             context, lexicon = self._mean(place)
@@ -221,10 +223,12 @@ class WordLearner(Program):
         Raises:
             TypeError: ``word`` is neither a str nor an int.
             ValueError: ``word`` is unknown.
+            RuntimeError: With a lock on an area.
 
         Cost: Two rounds.
         """
         place, brain = self._place("stability", "word", word), self.brain
+        self._check_open("stability")
         kinds = {"noun": "LEX1", "verb": "LEX2"}
         with self._resting():
             self._clear()
