@@ -422,6 +422,7 @@ def one_state(following):
             "run: machine must be trained",
         ),
         (lambda: a_machine().run([2]), ValueError, "run: symbols must be known, got 2"),
+        (lambda: a_machine().trace([2]), ValueError, "trace: symbols must be known, got 2"),
         (lambda: a_machine().run(1), TypeError, "run: symbols must be a list of symbols, got int"),
         (lambda: a_machine().train(0), ValueError, "train: presentations must be at least 1, got 0"),
         (lambda: one_state(0.5), TypeError, "ProbabilisticMachine: transitions must be to mappings of states to prob"),

@@ -261,10 +261,9 @@ class FiniteStateMachine(Program):
 
     def run(self, symbols: Sequence[Any]) -> Any:
         """The state after some symbols, from ``states[0]``, a list of them with a batch; errors as for `trace`."""
-        found = self.trace(symbols)
+        found = self._traced("run", symbols)
         return found[-1] if self.brain.batch is None else [states[-1] for states in found]
 
-    @locked
     def trace(self, symbols: Sequence[Any]) -> list[Any]:
         """The states that symbols lead through, the first one too.
 
@@ -284,7 +283,11 @@ class FiniteStateMachine(Program):
 
         Cost: Two rounds a symbol; of a batch in one call for all machines that read the same symbol.
         """
-        op, brain = "run", self.brain
+        return self._traced("trace", symbols)
+
+    @locked
+    def _traced(self, op: str, symbols: Sequence[Any]) -> list[Any]:
+        brain = self.brain
         words = self._words(op, symbols)
         if not self._presentations:
             raise RuntimeError(f"{op}: machine must be trained, got one that is not")
