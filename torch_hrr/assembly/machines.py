@@ -214,7 +214,7 @@ class FiniteStateMachine(Program):
 
         Raises:
             TypeError, ValueError: ``presentations`` is no such int, or ``mode`` no bool.
-            ValueError: Two states get the same assembly, where n is too small for their number.
+            ValueError: Two states get the same assembly, where n or k p is too small.
             RuntimeError: In eval mode, without plasticity, or with a lock on an area or fiber, since nothing, or other
                 things, would be learned.
 
@@ -245,9 +245,10 @@ class FiniteStateMachine(Program):
             for place, state in enumerate(self._states):
                 brain.clear("state")
                 brain.project({f"state {place}": "state"}, {"state": "state"}, rounds=_FORMING)
-                alike = self._known([*self._assemblies], _ALIKE) if place else []
-                if any(each is not None for each in alike):
-                    raise ValueError(f"train: n must be larger for {len(self._states)} states, got {self._n}")
+                for other in self._known([*self._assemblies], _ALIKE) if place else []:
+                    if other is not None:
+                        got = f"one for {other!r} and {state!r} with n {self._n}, k {self._k} and p {brain.p}"
+                        raise ValueError(f"train: states must have different assemblies, got {got}")
                 self._assemblies[state] = brain.winners("state")
             for arc in self._arcs:
                 self._fire(*arc)
