@@ -324,3 +324,30 @@ def test_programs_of_the_oracle(name):
         if module is not None:
             module(1)
             same(module, brain)
+
+
+# Tables of the README's plan by their place: the numbers, nine of the area, twelve of the fiber, two of the stimulus.
+INDICES = {
+    "winners": (1, 1000), "winner_count": (2, 31), "neuron_of": (4, -1), "slots": (6, 10**6), "head": (13, 10**6),
+    "length": (14, 10**6), "known": (15, -1), "next": (16, 10**6), "target": (17, 10**6), "chunks": (19, 10**6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_a_state_with_another_index_is_refused(name):
+    place, wrong = INDICES[name]
+    module = small().projection(*README)
+    module(6)
+    state = copy.deepcopy(module.state_dict())
+    # What follows from other tables is made of them.
+    state["tables.3.table"].fill_(10**6)
+    state["tables.12.table"].fill_(31)
+    expected = copy.deepcopy(module)(3)["A"]
+    loaded = small().projection(*README)
+    loaded.load_state_dict(state)
+    assert torch.equal(loaded(3)["A"], expected)
+    state[f"tables.{place}.table"].view(-1)[0] = wrong
+    with pytest.raises(ValueError, match=r"load_state_dict: .* of "):
+        loaded.load_state_dict(state)
+    with pytest.raises(RuntimeError, match="state must be loaded before rounds"):
+        loaded(1)

@@ -192,13 +192,13 @@ def check_states(network: Network, engine: Engine) -> None:
                 _require(same, f"winners of area {name!r}", "those of its sampled brain")
     _check_shapes(network)
     for name, area in network.areas.items():
-        _check_area(f"of area {name!r}", area)
+        check_area(f"of area {name!r}", area)
         if network.mode == "exact":
             area.derive()
     areas = list(network.areas.values())
     for (name, into), fiber in network.fibers.items():
         what = f"of the fiber from {name!r} to {into!r}"
-        _check_fiber(what, fiber, areas[fiber.source_index], areas[fiber.target_index])
+        check_fiber(what, fiber, areas[fiber.source_index], areas[fiber.target_index])
         fiber.forget_counts()
         fiber.forget_sums()
     for (name, into), source in network.sources.items():
@@ -248,7 +248,7 @@ def _check_shapes(network: Network) -> None:
             _require(found == shape, f"{name} {what}", f"of shape {list(shape)}", list(found))
 
 
-def _check_area(what: str, area: AreaState) -> None:
+def check_area(what: str, area: AreaState) -> None:
     count, slots = area.winner_count, area.slots
     brains, capacity = area.neuron_of.shape
     _within(f"winner_count {what}", count, 0, area.k)
@@ -268,7 +268,7 @@ def _check_area(what: str, area: AreaState) -> None:
         _require(sampled or wins == support, f"support {what}", f"the {wins} neurons that won", support)
 
 
-def _check_fiber(what: str, fiber: FiberState, source: AreaState, target: AreaState) -> None:
+def check_fiber(what: str, fiber: FiberState, source: AreaState, target: AreaState) -> None:
     brains, capacity = fiber.next.shape
     # The least sum of a column is 2^-24.
     _within(f"scale {what}", fiber.scale, 0, FIXED_ONE)

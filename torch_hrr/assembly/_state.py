@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -75,9 +75,12 @@ def unpacked_locks(packed: Any, count: int) -> dict[int, set[int]]:
 class State(nn.Module):
     """A module of buffers whose sizes grow and whose dtypes never change."""
 
+    order: ClassVar[tuple[str, ...]]
+    """Of the buffers that the operator reads."""
+
     def tensors(self) -> list[Tensor]:
         """As the operator reads them."""
-        raise NotImplementedError
+        return [getattr(self, name) for name in self.order]
 
     def hold(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
         """Registers or replaces a buffer."""
@@ -155,6 +158,8 @@ class AreaState(State):
     last_win: Tensor
     penalties: Tensor
 
+    order = ("winners", "winner_count", "slot_of", "neuron_of", "won", "slots", "bias", "last_win", "penalties")
+
     def __init__(self, index: int, config: Mapping[str, Any], brains: int, device: torch.device) -> None:
         """Silent, without slots."""
         super().__init__()
@@ -220,13 +225,6 @@ class AreaState(State):
             neurons = self.neuron_of[brain, :count].long()
             self.slot_of[brain].index_copy_(0, neurons, torch.arange(count, dtype=torch.int32, device=neurons.device))
 
-    def tensors(self) -> list[Tensor]:
-        """As the operator reads them."""
-        return [
-            self.winners, self.winner_count, self.slot_of, self.neuron_of, self.won, self.slots, self.bias,
-            self.last_win, self.penalties,
-        ]  # fmt: skip
-
     def layout(self, fixed: bool, plastic: bool) -> list[int]:
         """As the operator reads it, for brains in which the winners stay or do not, and learn or do not."""
         # The bias counts wins for good: it is learned. Penalties fade by themselves, without plasticity, too.
@@ -252,6 +250,11 @@ class FiberState(State):
     scale: Tensor
     degrees: Tensor
     sums: Tensor
+
+    order = (
+        "counts", "delivered", "delivered_count", "head", "length", "known", "next", "target", "weight", "chunks",
+        "scale", "sums",
+    )  # fmt: skip
 
     def __init__(
         self, source: AreaState, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device
@@ -323,13 +326,6 @@ class FiberState(State):
         """The counts no longer belong to any winners."""
         self.delivered_count.fill_(-1)
 
-    def tensors(self) -> list[Tensor]:
-        """As the operator reads them."""
-        return [
-            self.counts, self.delivered, self.delivered_count, self.head, self.length, self.known, self.next,
-            self.target, self.weight, self.chunks, self.scale, self.sums,
-        ]  # fmt: skip
-
     def edges(self, brain: int, slots: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Source slots, target slots and weights of the known edges of one brain, out of these slots or of all."""
         length = self.length[brain].long()
@@ -357,6 +353,8 @@ class StimulusState(State):
     counts: Tensor
     weight: Tensor
 
+    order = ("counts", "weight")
+
     def __init__(self, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device) -> None:
         """Before any plasticity; `counts` are drawn by the brain."""
         super().__init__()
@@ -377,7 +375,3 @@ class StimulusState(State):
     def clear(self) -> None:
         """See State."""
         self.weight.zero_()
-
-    def tensors(self) -> list[Tensor]:
-        """As the operator reads them."""
-        return [self.counts, self.weight]

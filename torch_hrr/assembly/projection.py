@@ -1,6 +1,8 @@
 """Rounds of a brain as a module of torch that can be scripted, for programs without Python."""
 
 from collections.abc import Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,9 +13,10 @@ from torch_hrr._checks import integer
 from torch_hrr._compile import outside_graphs
 from torch_hrr._repr import DescribedModule
 from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly._checkpoint import check_area, check_fiber
 from torch_hrr.assembly._engines import Parts
 from torch_hrr.assembly._network import Network, Plan, fiber_id
-from torch_hrr.assembly._state import State
+from torch_hrr.assembly._state import AreaState, FiberState, State
 
 
 class Table(State):
@@ -38,8 +41,8 @@ class Projection(DescribedModule):
     ``torch.compile`` end at its rounds.
 
     A state_dict is for a projection of the same areas, stimuli, fibers and seeds, which may learn at other rates. A
-    scripted module, whose tables cannot grow while they are loaded, has its state in its file instead. Load neither
-    from where you would not load a program: what is in the tables is not checked, as that of a `Brain` is.
+    scripted module, whose tables cannot grow while they are loaded, has its state in its file instead: load one as you
+    would a program, since nobody checks what is in it.
 
     The rounds are those of the operator ``torch.ops.torch_hrr.project_``, whose state
     ``csrc/include/torch_hrr/torch_hrr.h`` describes. The module lets the tables of synapses grow as needed, so its
@@ -78,6 +81,8 @@ class Projection(DescribedModule):
         self._number = _number_of(network, plan)
         # For states: those of other plans are refused.
         self.plan = Table(torch.tensor([self._number], dtype=torch.int64, device=network.device))
+        module: Any = self
+        module.register_load_state_dict_post_hook(_check_loaded)
 
     def _summary(self) -> dict[str, Any]:
         batch = {"batch": self._brains} if self._batched else {}
@@ -229,6 +234,35 @@ class Projection(DescribedModule):
                 layout[3 + 7 * areas + 5 * fibers + 2 * stimulus],
             )
             state[i] = _grown(state[i], capacity[target], 0)
+
+
+def _check_loaded(module: Projection, _: Any = None) -> None:
+    """Every number of a state that is used as an index is one; ValueError otherwise, and rounds are refused."""
+    if module.plan.table.is_meta:
+        return
+    layout, state = module._learning, module._state()[1:]
+    areas: list[Any] = []
+    for place in range(len(module.names)):
+        n, k, _, _, period = layout[3 + 7 * place : 8 + 7 * place]
+        held = dict(zip(AreaState.order, state[9 * place :], strict=False))
+        areas.append(SimpleNamespace(n=n, k=k, refractory_period=period, **held))
+    try:
+        for name, area in zip(module.names, areas, strict=True):
+            check_area(f"of area {name!r}", area)
+            AreaState.derive(area)
+        first = 9 * len(areas)
+        for place in range(layout[1]):
+            source, target, _, procedural, _ = layout[3 + 7 * len(areas) + 5 * place :][:5]
+            fiber: Any = SimpleNamespace(
+                procedural=bool(procedural), **dict(zip(FiberState.order, state[first + 12 * place :], strict=False))
+            )
+            fiber.edges = partial(FiberState.edges, fiber)
+            what = f"of the fiber from {module.names[source]!r} to {module.names[target]!r}"
+            check_fiber(what, fiber, areas[source], areas[target])
+            FiberState.forget_counts(fiber)
+    except (ValueError, RuntimeError, IndexError) as error:
+        module.plan.table.zero_()
+        raise ValueError(f"load_state_dict: {error}") from error
 
 
 @outside_graphs
