@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench.tools.kernel_resources import row, update_document  # noqa: E402
+from bench.markdown import row, update  # noqa: E402
 from torch_hrr import encoding  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "encoding.md"
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--update", action="store_true", help="write the table of docs/encoding.md")
     made = table()
     if parser.parse_args().update:
-        DOCUMENT.write_text(update_document(DOCUMENT.read_text(), "conventions", made))
+        update(DOCUMENT, {"conventions": made})
     else:
         print(made, end="")
 
