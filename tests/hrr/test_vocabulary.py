@@ -263,6 +263,21 @@ def test_where_there_is_no_room_the_best_draw_is_kept_with_a_warning():
     assert crowded.names == ("A", "B", "C")
 
 
+def test_the_warning_points_at_the_call_that_drew():
+    words = Vocabulary(1, max_similarity=0.5, strict=False, device="cpu")
+    words.add("A", torch.ones(1))
+    draws = (
+        lambda: words["B"],
+        lambda: words.parse("C"),
+        lambda: words.ask("D"),
+        lambda: vocabulary("E").transform_to(words, populate=True),
+    )
+    for draw in draws:
+        with pytest.warns(UserWarning, match="^Vocabulary: vector of '[B-E]' must have") as w:
+            draw()
+        assert [each.filename for each in w] == [__file__]
+
+
 def test_names_are_drawn_when_they_are_asked_for_unless_strict():
     words, strict = vocabulary("A", strict=False), vocabulary("A; B; C; D; E; F; G")
     assert torch.equal(words["B"], strict["B"]) and words.names == ("A", "B")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import operator
-import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -24,6 +23,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._shared import locked
 from torch_hrr._spec import Bool, Device, Dtype, Int, Real, takes
+from torch_hrr._warnings import warn
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
@@ -57,9 +57,9 @@ class Vocabulary(NamedVectors):
     supported.
 
     A module: that of a model moves and changes its dtype with it and is in its `state_dict`, though not among its
-    buffers, whose number is fixed; ``load_state_dict`` takes over vectors, names and seed of a vocabulary of the same
-    D. A conversion to a dtype that cannot hold a vector is a ValueError, and what is drawn after it is rounded to the
-    new dtype.
+    buffers, whose number is fixed; ``load_state_dict`` takes over vectors, names, seed and settings of a vocabulary of
+    the same D. A conversion to a dtype that cannot hold a vector is a ValueError, and what is drawn after it is rounded
+    to the new dtype.
     """
 
     file_format = "torch_hrr.vocabulary"
@@ -450,10 +450,10 @@ class _Others:
                 return vector
             if similarity < least:
                 best, least = vector, similarity
-        warnings.warn(
+        warn(
             f"Vocabulary: vector of {name!r} must have cosines of at most {limit:g} with the {self._count} others, "
             f"got {least:.3g} in the best of {_ATTEMPTS} draws, which is kept",
-            stacklevel=6,
+            UserWarning,
         )
         return best
 

@@ -17,7 +17,6 @@ import platform
 import re
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypedDict
@@ -28,6 +27,7 @@ from torch import Tensor
 from torch_hrr import _library
 from torch_hrr._checks import brief, check_data, native_copy, shown
 from torch_hrr._shared import is_out_of_memory
+from torch_hrr._warnings import warn
 
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu")
@@ -444,7 +444,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _warn_fallback(op: str, asked: str, problem: str | None) -> None:
-    _warn(f"{op}: {asked} was asked for but {problem}; continuing on the CPU")
+    warn(f"torch_hrr: {op}: {asked} was asked for but {problem}; continuing on the CPU", RuntimeWarning)
 
 
 def _warn_without_kernels(device: torch.device) -> None:
@@ -461,15 +461,7 @@ def _warn_once(reason: str, message: str) -> None:
         if reason in _warned:
             return
         _warned.add(reason)
-    _warn(message)
-
-
-def _warn(message: str) -> None:
-    """A warning that points at the first frame outside the package."""
-    frame, level = sys._getframe().f_back, 2
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "torch_hrr":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(f"torch_hrr: {message}", RuntimeWarning, stacklevel=level)
+    warn(f"torch_hrr: {message}", RuntimeWarning)
 
 
 def map_leaves(function: Callable[[Any], Any], x: Any) -> Any:
