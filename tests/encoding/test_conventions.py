@@ -308,7 +308,9 @@ def test_devices_and_empty_positions():
             empty = sinusoidal_convention(name, torch.empty(shape, device="meta"), 48)
             assert empty.device.type == "meta" and empty.shape[-1] == 48 and empty.shape[0] == 0
     assert sinusoidal_convention("fairseq", torch.tensor(math.nan), 6).isnan().all()
-    assert sinusoidal_convention("mae", None, 8, grid=(0, 3)).shape == (0, 3, 8)
+    for name in ("mae", "detr.normalized", "diffusers.2d"):
+        assert sinusoidal_convention(name, None, 8, grid=(0, 3)).shape == (0, 3, 8)
+    assert all(sinusoidal_convention(name, IDS, 0).shape == (2, 5, 0) for name in SEQUENCES)
     assert torch.equal(sinusoidal_convention("fairseq", torch.tensor(3), 2), sinusoidal_encoding(torch.tensor(5), 2))
 
 
@@ -323,6 +325,7 @@ def test_devices_and_empty_positions():
         ),
         (("M2M_100", IDS, 8), None, ValueError, r"name must be .+; is it transformers\.m2m100\?"),
         (("fairsec", IDS, 8), None, ValueError, r"name must be .+; is it fairseq or "),
+        (("whispr", IDS, 8), None, ValueError, r"name must be .+; is it whisper\?"),
         (("zzz", IDS, 8), None, ValueError, r"name must be a key of CONVENTIONS, got 'zzz'$"),
         (("mae", None, 8), None, TypeError, "one of positions and grid must be given, got none"),
         (("mae", IDS, 8), (3, 4), TypeError, "one of positions and grid must be given, got both"),
@@ -332,9 +335,10 @@ def test_devices_and_empty_positions():
         (("mae", torch.tensor(3), 8), None, ValueError, r"positions must have the last dimension 2 in mae, got \[\]"),
         (("fairseq", IDS > 3, 8), None, TypeError, "positions must be .+, got Bool"),
         (("fairseq", IDS * 1j, 8), None, TypeError, "positions must be .+, got ComplexFloat"),
+        (("fairseq", IDS.to_sparse(), 8), None, TypeError, "positions must be strided, got torch.sparse_coo"),
         (("fairseq", IDS, -1), None, ValueError, "dim must be at least 0, got -1"),
     ),
-    ids=range(13),
+    ids=range(15),
 )
 def test_what_is_refused(arguments, grid, error, text):
     with pytest.raises(error, match=f"^sinusoidal_convention: {text}"):
@@ -376,6 +380,16 @@ def test_an_embedder_adds_what_the_library_adds(name, dim, vectorized):
     places = torch.tensor([0.5, 3.0, -1.0, 1e6, 2.0])
     wanted = (rows + sinusoidal_convention(name, places, dim)) * is_token
     torch.testing.assert_close(module(IDS, places), wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("vectorized", (True, False), ids=("fused", "plain"))
+@pytest.mark.parametrize("dim", (8, 7))
+def test_an_embedder_refuses_alike_whatever_path_it_takes(dim, vectorized):
+    module = embedder("diffusers", dim, use_vectorized_operations=vectorized)
+    with pytest.raises(IndexError, match=r"^embed: tokens must be from 0 to 11, the last row of table, got 12$"):
+        module(IDS + 3)
+    with pytest.raises(ValueError, match=r"^embed: tokens and positions must broadcast, got sizes 5 and 4 at"):
+        module(IDS, torch.arange(4))
 
 
 @pytest.mark.parametrize(("name", "dim"), (("fairseq", 8), ("esm1", 7), ("x-transformers", 8)))

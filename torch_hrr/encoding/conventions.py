@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import brief, can_be_cut, integer, listed, named, optional_tensor, word
+from torch_hrr._checks import brief, can_be_cut, integer, listed, named, strided, word
 from torch_hrr._repr import Described
 from torch_hrr._spec import Spec
 from torch_hrr.encoding.functional import sinusoidal_encoding
@@ -214,7 +214,7 @@ def convention_of(op: str, name: Any, argument: str = "name") -> Convention:
     from difflib import get_close_matches
 
     # Often the library or the model alone is meant.
-    parts = {part: key for key in CONVENTIONS for part in (*key.split("."), key)}
+    parts = {part: key for key in CONVENTIONS for part in key.split(".")} | {key: key for key in CONVENTIONS}
     found = [key for key in CONVENTIONS if name and name.lower() in key]
     found = found or list(dict.fromkeys(parts[part] for part in get_close_matches(name.lower(), parts)))
     meant = f"; is it {' or '.join(found[:4])}?" if found else ""
@@ -294,7 +294,7 @@ def sinusoidal_convention(
     op = "sinusoidal_convention"
     entry = convention_of(op, name)
     dim, axes = integer(op, "dim", dim, 0), len(entry.axes)
-    positions = optional_tensor(op, "positions", positions)
+    positions = None if positions is None else strided(op, "positions", positions)
     sizes = [] if grid is None else [integer(op, "grid", size, 0) for size in listed(op, "grid", grid, "ints")]
     if (positions is None) is (grid is None):
         raise TypeError(f"{op}: one of positions and grid must be given, got {'none' if grid is None else 'both'}")
@@ -329,7 +329,8 @@ def _axis(
     op: str, entry: Convention, positions: Tensor, row: Row, size: int, dim: int, dtype: torch.dtype | None
 ) -> Tensor:
     """The columns of one axis."""
-    scale = entry.scale if entry.span is None else entry.span[0] / (size + entry.span[1])
+    # Of no positions any scale will do, as of no columns any amplitude.
+    scale = entry.scale if entry.span is None else entry.span[0] / (max(size, 1) + entry.span[1])
     arguments = (row.columns, row.base, scale, entry.phase, entry.layout)
     whole = entry.first == int(entry.first)
     places, asked = positions, dtype
@@ -347,7 +348,7 @@ def _axis(
         # Most have none, and a pass over the rows would take longer than they took.
         if not (can_be_cut(held) and bool(held.all())):
             waves = waves * held.unsqueeze(-1)
-    return (waves * dim**-0.5).to(dtype) if entry.scaled else waves
+    return (waves * max(dim, 1) ** -0.5).to(dtype) if entry.scaled else waves
 
 
 def fitted(waves: Tensor, dim: int, odd: str) -> Tensor:

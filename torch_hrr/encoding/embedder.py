@@ -242,9 +242,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
 
     def _composed(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
         """The definition step by step: with frequencies of its own, or in plain torch."""
-        # What the operator checks, and its dtype, under autocast too: it is asked for no rows.
-        first = None if positions is None else positions.reshape(-1)[:0]
-        dtype = self._fused(ids.reshape(-1)[:0], weight, first, padding).dtype
+        # What the operator checks, and its dtype, under autocast too: it is asked for no columns.
+        dtype = self._fused(ids, weight[:, :0], positions, padding).dtype
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
