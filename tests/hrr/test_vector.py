@@ -157,4 +157,4 @@ def test_square_brackets_give_vectors_and_ask_gives_names():
     with pytest.raises(ValueError, match=r"^ask: memory must have names, got None$"):
         hrr.ItemMemory(words.vectors).ask(words["A"])
     with pytest.raises(ValueError, match=r"^ask: vocabulary must have names, got none$"):
-        hrr.Vocabulary().ask("A")
+        hrr.Vocabulary().ask("1")

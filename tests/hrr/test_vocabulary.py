@@ -285,6 +285,7 @@ def test_names_are_drawn_when_they_are_asked_for_unless_strict():
     words.populate("X = D * ~E; F")
     assert words.names == ("A", "B", "C", "D", "E", "X", "F") and torch.equal(words["X"], strict.parse("D * ~E"))
     assert words.ask("2 * G") == "G" and words.names[-1] == "G"
+    assert Vocabulary(DIM, strict=False, device="cpu").ask("A") == "A"
     assert torch.equal(words["New York"], words["New York"]) and "New York" in words
     before = words.names
     for text in ("H = H", "I * (", "J = K; A", "L; M = L + N; L"):

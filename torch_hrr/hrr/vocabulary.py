@@ -319,12 +319,9 @@ class Vocabulary(NamedVectors):
             ValueError: the vocabulary is empty, or a str is no expression over its names.
             TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
         """
-        items = self._items("ask")
         if isinstance(query, str):
             query = self._parsed("ask", query)
-            # Which may have drawn names.
-            items = self._items("ask")
-        return items.ask(query, top_k)
+        return self._items("ask").ask(query, top_k)
 
     def names_of(self, indices: Tensor | int) -> Any:
         """The names of indices, as `ItemMemory.names_of`; waits for the device."""
