@@ -68,6 +68,13 @@ def native_copy(array: Any) -> Any:
     return array.copy() if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="), order="C")
 
 
+class GivesPlain:
+    """Marks classes of tensors whose functions give plain ones.
+
+    A base, since torch.compile would guard an attribute of the class of a tensor that the graph itself has made.
+    """
+
+
 def plain_tensor(value: Tensor) -> Tensor:
     """A tensor of a class that only adds methods as a torch.Tensor of the same data and gradient.
 
@@ -80,7 +87,7 @@ def plain_tensor(value: Tensor) -> Tensor:
     if kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         return value
     # torch.compile cannot trace what follows; `hrr.Vector` gives plain tensors of itself.
-    if torch.compiler.is_compiling() and getattr(kind, "_results_are_plain", False):
+    if torch.compiler.is_compiling() and isinstance(value, GivesPlain):
         return value
     return value.as_subclass(Tensor)
 

@@ -57,6 +57,14 @@ def test_a_whole_graph_holds_the_operators(name):
     torch.testing.assert_close(plain(found), OPERATORS[name][1](X, Y))
 
 
+@pytest.mark.parametrize("name", ["involution", "normalized", "function"])
+def test_vectors_that_a_graph_makes(name):
+    torch._dynamo.reset()
+    written, meant, _ = OPERATORS[name]
+    found = torch.compile(lambda a, b: written(Vector(a), Vector(b)), backend="eager")(X, Y)
+    torch.testing.assert_close(plain(found), meant(X, Y))
+
+
 def test_one_among_the_operands_is_enough():
     for found in (X * Vector(Y), Vector(X) * Y, torch.ones(2, 1, 16) * Vector(Y)):
         assert type(found) is Vector

@@ -9,13 +9,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_vectors
+from torch_hrr._checks import GivesPlain, check_vectors
 from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr import functional
 from torch_hrr.hrr.memory import compute_dtype, normalize
 
 
-class Vector(Tensor):
+class Vector(GivesPlain, Tensor):
     """A tensor ``[..., D]`` whose operators bind and superpose; one `Vector` among the operands is enough.
 
         ``a * b``             ``bind(a, b)``; with a number or a tensor without dimensions the multiple
@@ -36,7 +36,6 @@ class Vector(Tensor):
     function.
     """
 
-    _results_are_plain = True
     # NumPy would multiply element by element where torch refuses an array.
     __array_ufunc__ = None
 
