@@ -143,6 +143,8 @@ CALLS = [
     bad("set_beta", ValueError, "A", "s", 0.1, match="target must be"),
     # Rounds.
     bad("project", ValueError, {"Z": ["A"]}, match="stimulus must be declared"),
+    bad("projection", ValueError, {"Z": ["A"]}, match="stimulus must be declared"),
+    bad("projection", ValueError, {}, match="something must fire"),
     bad("project", ValueError, {"A": ["A"]}, match="stimulus must be declared, got 'A', which is an area"),
     bad("project", ValueError, {"s": ["Z"]}, match="area must be declared"),
     bad("project", ValueError, {"s": ["A", "s"]}, match="area must be declared"),

@@ -175,10 +175,6 @@ def test_bad_arguments():
     for wrong, error in ((-1, ValueError), (2**31 - 1, ValueError), (1.0, TypeError), (True, TypeError)):
         with pytest.raises(error, match="Projection: rounds must be"):
             brain.projection(*README)(wrong)
-    with pytest.raises(ValueError, match="projection: stimulus must be declared"):
-        brain.projection({"t": ["A"]})
-    with pytest.raises(ValueError, match="something must fire"):
-        brain.projection({})
     with pytest.raises(ValueError, match="source area must have winners"):
         brain.projection({}, {"A": ["A"]})(1)
     brain.inhibit("A")

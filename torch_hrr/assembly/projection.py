@@ -194,7 +194,7 @@ class Projection(DescribedModule):
     def _state(self) -> list[Tensor]:
         state: list[Tensor] = []
         for held in self.tables:
-            state.append(held.table)  # type: ignore[arg-type]
+            state.append(torch.jit.annotate(Tensor, held.table))
         # TorchScript cannot ask for the mode. What it left, rounds outside may not change; `hold` leaves none.
         if is_scripting() and not torch.empty(0, device="cpu").is_inference():
             state = [table.clone() if table.is_inference() else table for table in state]
@@ -206,7 +206,7 @@ class Projection(DescribedModule):
             if is_scripting():
                 held.table = state[i]
             else:
-                held.hold("table", state[i])  # type: ignore[operator]
+                _hold(held, state[i])
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         found = state_dict.get(f"{prefix}plan.table")
@@ -282,6 +282,10 @@ def _number_of(network: Network, plan: Plan) -> int:
     stimuli = [(*pair, network.stimuli[pair[0]], network.p) for pair in plan.stimuli]
     brains = network.seed, network.seeds, network.batch
     return fiber_id("projection", repr((own, fibers, stimuli, brains)), "")
+
+
+def _hold(held: Any, table: Tensor) -> None:
+    held.hold("table", table)
 
 
 def _alone(area: str, plan: Plan) -> bool:
