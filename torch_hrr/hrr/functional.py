@@ -22,6 +22,12 @@ from torch_hrr._checks import (
 from torch_hrr._ops import ops as _ops
 from torch_hrr.runtime import resolve_device
 
+# The smallest normal number of the dtype that rows of a dtype are computed in.
+_TINY = {
+    dtype: torch.finfo(torch.promote_types(dtype, torch.float32)).tiny
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+}
+
 
 def bind(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Circular convolution, ``c[n] = sum_m a[m] b[(n - m) mod D]``: the binding of two vectors.
@@ -270,9 +276,12 @@ def normalize(a: Tensor) -> Tensor:
     Returns:
         ``[..., D]``.
     """
-    a = _rows("normalize", a)
-    tiny = torch.finfo(torch.promote_types(a.dtype, torch.float32)).tiny
-    return _ops.superpose.default(a.unsqueeze(-2), None, True, tiny)
+    return unit_rows(_rows("normalize", a))
+
+
+def unit_rows(a: Tensor) -> Tensor:
+    """`normalize` without its checks, which take as long as a vector."""
+    return _ops.superpose.default(a.unsqueeze(-2), None, True, _TINY[a.dtype])
 
 
 def identity(dim: int, device: torch.device | str | int | None = None, dtype: torch.dtype | None = None) -> Tensor:

@@ -25,13 +25,13 @@ from torch_hrr._checks import (
 from torch_hrr._ops import ops as _ops
 from torch_hrr._repr import place_of
 from torch_hrr.hrr._held import HeldVectors
+from torch_hrr.hrr.functional import unit_rows
 from torch_hrr.runtime import resolve_device
 
 _SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
 _INDICES = (int, *_SIGNED, torch.uint64, torch.uint32, torch.uint16, torch.uint8)
 # Rows hashed at a time, so that the 64-bit words never take more than a few megabytes.
 _BLOCK = 1024
-_TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
 
 
 class _Names:
@@ -130,7 +130,7 @@ class ItemMemory(HeldVectors):
         with torch.inference_mode(False), torch.no_grad(), full_precision(vectors.device):
             self._vectors = vectors.detach().clone()
             self._dtype = compute_dtype(vectors.dtype)
-            items = normalize(self._vectors.to(self._dtype))
+            items = unit_rows(self._vectors.to(self._dtype))
             # As columns, which a product with few queries reads up to twice as fast.
             self._columns = {items.dtype: items.mT.contiguous()}
             self._first = _first_copies(items)
@@ -295,10 +295,10 @@ class ItemMemory(HeldVectors):
         columns = self._columns.get(dtype)
         if columns is None:
             with torch.inference_mode(False), torch.no_grad():
-                columns = normalize(self._vectors.to(dtype)).mT.contiguous()
+                columns = unit_rows(self._vectors.to(dtype)).mT.contiguous()
             if may_be_kept(columns):
                 self._columns[dtype] = columns
-        unit = normalize(query)
+        unit = unit_rows(query)
         # In a graph the number of rows may be unknown, as that of x[mask].
         single = query.dim() == 1 or (not torch.compiler.is_compiling() and query.numel() == query.shape[-1])
         if self._is_plain and single:
@@ -335,18 +335,12 @@ def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
         raise ValueError(f"cosine_similarity: a must have D >= 1, got shape {list(a.shape)}")
     dtype = compute_dtype(torch.promote_types(a.dtype, b.dtype))
     with full_precision(a.device):
-        return (normalize(a.to(dtype)) @ normalize(b.to(dtype)).mT).clamp(-1, 1)
+        return (unit_rows(a.to(dtype)) @ unit_rows(b.to(dtype)).mT).clamp(-1, 1)
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype that values of a dtype are computed in: float32 for the half types, else itself."""
     return torch.promote_types(dtype, torch.float32)
-
-
-def normalize(vectors: Tensor) -> Tensor:
-    """``x / norm2(x)`` over the last dimension for any norm that is not subnormal; a zero row stays zero."""
-    # The operator itself: the checks of its wrapper take as long as a vector.
-    return _ops.superpose.default(vectors.unsqueeze(-2), None, True, _TINY[vectors.dtype])
 
 
 def _largest(cosines: Tensor, top_k: int) -> Tensor:

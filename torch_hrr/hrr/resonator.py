@@ -17,7 +17,7 @@ from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Int, Seed, takes
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._held import HeldVectors
-from torch_hrr.hrr.memory import compute_dtype, normalize
+from torch_hrr.hrr.memory import compute_dtype
 from torch_hrr.runtime import resolve_device
 
 _CONVERGED = 0.9
@@ -180,7 +180,7 @@ class Resonator(HeldVectors):
 
     def _search(self, x: Tensor, max_iterations: int, check_every: int | None) -> Factorization:
         count, factors = x.shape[0], len(self.codebooks)
-        x = normalize(x)
+        x = functional.unit_rows(x)
         starts = self._starts(1 + (max_iterations - 1) // _ATTEMPT)
         estimates: list[Tensor] = []
         indices = torch.zeros(count, factors, dtype=torch.int64, device=x.device)
@@ -236,6 +236,6 @@ class Resonator(HeldVectors):
 
     def _cosine(self, x: Tensor, answer: Tensor) -> Tensor:
         chosen = [book[index] for book, index in zip(self.codebooks, answer.unbind(-1), strict=True)]
-        bound = normalize(functional.multibind(torch.stack(chosen, -2)))
+        bound = functional.unit_rows(functional.multibind(torch.stack(chosen, -2)))
         # Element 0 of a correlation is the dot product; torch.sum's bits may depend on the batch, these do not.
         return functional.unbind(x, bound)[:, 0]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_hrr._checks import GivesPlain, check_vectors
 from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr import functional
-from torch_hrr.hrr.memory import compute_dtype, normalize
+from torch_hrr.hrr.memory import compute_dtype
 
 
 class Vector(GivesPlain, Tensor):
@@ -69,7 +69,7 @@ class Vector(GivesPlain, Tensor):
         """
         other = check_vectors("similarity", "other", other, self.shape[-1], self.device)
         dtype = compute_dtype(torch.promote_types(self.dtype, other.dtype))
-        return (normalize(self.to(dtype)) * normalize(other.to(dtype))).sum(-1).clamp(-1, 1)
+        return (functional.unit_rows(self.to(dtype)) * functional.unit_rows(other.to(dtype))).sum(-1).clamp(-1, 1)
 
     @classmethod
     def __torch_function__(

@@ -27,7 +27,7 @@ from torch_hrr._warnings import warn
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
-from torch_hrr.hrr.memory import Cleanup, ItemMemory, compute_dtype, normalize
+from torch_hrr.hrr.memory import Cleanup, ItemMemory, compute_dtype
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
@@ -392,7 +392,7 @@ class Vocabulary(NamedVectors):
         rotation = functional.random(1, self._dim, second, True, "cpu", torch.float64)
         drawn = functional.bind(vector, rotation)[0]
         if "normalized" in methods:
-            drawn = normalize(drawn)
+            drawn = functional.unit_rows(drawn)
         return drawn.to(device=self._device, dtype=self._dtype)
 
     def _evaluate(self, program: Program, vectors: Mapping[str, Tensor]) -> Vector:
@@ -431,10 +431,10 @@ class _Others:
     def __init__(self, words: Vocabulary, more: int) -> None:
         known = words.vectors.to(compute_dtype(words.dtype))
         self._count = len(known)
-        self._units = torch.cat([normalize(known), known.new_empty(more, words.dim)])
+        self._units = torch.cat([functional.unit_rows(known), known.new_empty(more, words.dim)])
 
     def add(self, vector: Tensor) -> None:
-        self._units[self._count] = normalize(vector.to(self._units.dtype))
+        self._units[self._count] = functional.unit_rows(vector.to(self._units.dtype))
         self._count += 1
 
     def unlike(self, words: Vocabulary, name: str, methods: Drawn) -> Tensor:
@@ -455,7 +455,7 @@ class _Others:
         return best
 
     def _similarity(self, vector: Tensor) -> float:
-        cosines = self._units[: self._count] @ normalize(vector.to(self._units.dtype))
+        cosines = self._units[: self._count] @ functional.unit_rows(vector.to(self._units.dtype))
         return float(cosines.abs().max()) if self._count else 0.0
 
 
