@@ -146,11 +146,20 @@ def check_known(op: str, argument: str, given: Iterable[str], known: Collection[
 
 def near(name: str, known: Collection[str]) -> str:
     """What ends the error of an unknown name: those that it may have been meant to be."""
+    return meant(close_to(name, known))
+
+
+def close_to(name: str, known: Collection[str]) -> list[str]:
+    """The known names that are spelled like one, the nearest first."""
     # Not above: only what is wrong needs it.
     from difflib import get_close_matches
 
-    found = " or ".join(get_close_matches(name, known))
-    return f"; is it {found}?" if found else ""
+    return get_close_matches(name, known)
+
+
+def meant(names: Sequence[str]) -> str:
+    """What ends the error of an unknown name that may have been meant to be one of these."""
+    return f"; is it {' or '.join(names)}?" if names else ""
 
 
 def check_bool(op: str, argument: str, value: Any) -> bool:

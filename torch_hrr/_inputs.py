@@ -93,10 +93,9 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
     import numpy as np
 
     if isinstance(given, Tensor):
-        is_bool = given.dtype is torch.bool
-        array = (
-            integers(op, name, given.byte() if is_bool else given).cpu().numpy().astype("bool" if is_bool else "int64")
-        )
+        is_bool = given.dtype == torch.bool
+        array = integers(op, name, given.byte() if is_bool else given).cpu().numpy()
+        array = array.astype(bool) if is_bool else array
     else:
         array = _array(op, name, given)
     if array.dtype == object or (array.dtype.kind in "Uf" and isinstance(given, list | tuple)):

@@ -176,9 +176,8 @@ class FiniteStateMachine(Program):
         cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
         given = {name: value for name, value in settings.items() if name not in ("presentations", "flips")}
-        made = cls(
-            **{**given, "seed": int(given["seed"]), "transitions": cls._of_rows(given["transitions"])}, device=device
-        )
+        given["transitions"] = cls._of_rows(given["transitions"])
+        made = super()._from_settings(given, tensors, device)
         made._take(made._learned() | settings)
         return made
 
@@ -195,8 +194,7 @@ class FiniteStateMachine(Program):
         self._take(state)
 
     def _summary(self) -> dict[str, Any]:
-        own = self._settings() | {"transitions": len(self._transitions), "seed": self.brain.seed}
-        return own | {"presentations": self._presentations}
+        return super()._summary() | {"transitions": len(self._transitions), "presentations": self._presentations}
 
     @locked
     def train(  # type: ignore[override]

@@ -53,6 +53,17 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
         # Files without a batch are what they always were.
         return {"seed": str(self.brain.seed), **({} if batch is None else {"batch": batch})}
 
+    @classmethod
+    def _from_settings(
+        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
+    ) -> Self:
+        make: Any = cls
+        made: Self = make(**{**settings, "seed": int(settings["seed"])}, device=device)
+        return made
+
+    def _summary(self) -> dict[str, Any]:
+        return self._settings() | {"seed": self.brain.seed}
+
     def _learned(self) -> dict[str, Any]:
         """What is known beside brain and assemblies, and changes."""
         return {}
@@ -260,14 +271,8 @@ class SequenceMemory(Program):
         own = {"n": self._n, "k": self._k, "p": self.brain.p, "beta": self._beta, "scaffold": self._scaffold}
         return own | self._of_brain()
 
-    @classmethod
-    def _from_settings(
-        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
-    ) -> Self:
-        return cls(**{**settings, "seed": int(settings["seed"])}, device=device)
-
     def _summary(self) -> dict[str, Any]:
-        return {**self._settings(), "seed": self.brain.seed, "items": len(self._assemblies)}
+        return super()._summary() | {"items": len(self._assemblies)}
 
     @property
     def items(self) -> list[Label]:

@@ -98,19 +98,10 @@ class WordLearner(Program):
         own = {"nouns": self._nouns, "verbs": self._verbs, "n": self._n, "k": self._k, "p": self.brain.p}
         return own | {"beta": self._beta, **self._of_brain()}
 
-    @classmethod
-    def _from_settings(
-        cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
-    ) -> Self:
-        return cls(**{**settings, "seed": int(settings["seed"])}, device=device)
-
     def _checked(self, op: str, state: Mapping[str, Any]) -> dict[Label, Tensor]:
         if super()._checked(op, state):
             raise ValueError(f"{op}: labels must be none, got {brief(state['labels'])}")
         return {}
-
-    def _summary(self) -> dict[str, Any]:
-        return {**self._settings(), "seed": self.brain.seed}
 
     @locked
     def hear(self, sentences: Sequence[Sequence[Label]], progress: Progress = None) -> Self:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import brief, can_be_cut, integer, listed, named, strided, word
+from torch_hrr._checks import brief, can_be_cut, close_to, integer, listed, meant, named, strided, word
 from torch_hrr._repr import Described
 from torch_hrr._spec import Spec
 from torch_hrr.encoding.functional import sinusoidal_encoding
@@ -210,15 +210,11 @@ def convention_of(op: str, name: Any, argument: str = "name") -> Convention:
     word(op, argument, name)
     if name in CONVENTIONS:
         return CONVENTIONS[name]
-    # Not above: only what is wrong needs it.
-    from difflib import get_close_matches
-
     # Often the library or the model alone is meant.
     parts = {part: key for key in CONVENTIONS for part in key.split(".")} | {key: key for key in CONVENTIONS}
     found = [key for key in CONVENTIONS if name and name.lower() in key]
-    found = found or list(dict.fromkeys(parts[part] for part in get_close_matches(name.lower(), parts)))
-    meant = f"; is it {' or '.join(found[:4])}?" if found else ""
-    raise ValueError(f"{op}: {argument} must be a key of CONVENTIONS, got {brief(name)}{meant}")
+    found = found or list(dict.fromkeys(parts[part] for part in close_to(name.lower(), parts)))
+    raise ValueError(f"{op}: {argument} must be a key of CONVENTIONS, got {brief(name)}{meant(found[:4])}")
 
 
 class Row(NamedTuple):
