@@ -263,7 +263,7 @@ def reserved(rounds):
     """A state with memory for so many rounds, and the other arguments of the operator."""
     module = small().projection(*README)
     state = module._state()
-    module._reserve(state, module._learning, rounds)
+    module._reserve(state, rounds)
     # Of the only fiber's chunks of edges, too: next, target, weight.
     for i in range(16, 19):
         state[i] = torch.cat([state[i], state[i].new_zeros(1, 2000, *state[i].shape[2:])], 1)

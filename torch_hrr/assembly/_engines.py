@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch_hrr.assembly import _state
 from torch_hrr.assembly._connect import scale_winners
 from torch_hrr.assembly._network import Network, Plan, fiber_id
 from torch_hrr.assembly._sampled import SampledEngine
+from torch_hrr.assembly._state import State
 
 _ops = torch.ops.torch_hrr
 
@@ -59,9 +61,13 @@ class Parts:
         self.names = [*(names | dict.fromkeys(target for _, target in plan.stimuli))]
         self.areas = [network.areas[name] for name in self.names]
 
+    def __iter__(self) -> Iterator[State]:
+        """Areas, fibers and stimuli in the order of the state."""
+        return itertools.chain[State](self.areas, self.fibers, self.sources)
+
     def tensors(self) -> list[Tensor]:
         """The state, without the brains' numbers and the progress."""
-        return [tensor for each in (*self.areas, *self.fibers, *self.sources) for tensor in each.tensors()]
+        return [tensor for each in self for tensor in each.tensors()]
 
     def described(self, learns: bool) -> tuple[list[int], list[float]]:
         """The layout but for brains and rounds, and the rates; fibers that learn get memory for it."""

@@ -77,6 +77,8 @@ class State(nn.Module):
 
     order: ClassVar[tuple[str, ...]]
     """Of the buffers that the operator reads."""
+    by_slots: ClassVar[dict[str, int]]
+    """Those with an element for each slot, and what it is at first."""
 
     def tensors(self) -> list[Tensor]:
         """As the operator reads them."""
@@ -94,6 +96,10 @@ class State(nn.Module):
     def clear(self) -> None:
         """Back to what it was before anything fired."""
         raise NotImplementedError
+
+    def reserve(self, slots: int) -> None:
+        """Memory for that many slots: of an area, of the source of a fiber, of the target of a stimulus."""
+        self.grow(slots, **self.by_slots)
 
     def grow(self, size: int, **fills: float) -> None:
         """Makes dimension 1 of buffers `size` long, all of them or, without memory, none; new elements get the fill."""
@@ -159,6 +165,7 @@ class AreaState(State):
     penalties: Tensor
 
     order = ("winners", "winner_count", "slot_of", "neuron_of", "won", "slots", "bias", "last_win", "penalties")
+    by_slots: ClassVar[dict[str, int]] = {"neuron_of": 0, "won": 0}
 
     def __init__(self, index: int, config: Mapping[str, Any], brains: int, device: torch.device) -> None:
         """Silent, without slots."""
@@ -206,10 +213,6 @@ class AreaState(State):
             "locks": packed_locks(self.locks, brains), "normalized": sorted(self.normalized), **ties,
         }  # fmt: skip
 
-    def reserve(self, slots: int) -> None:
-        """Memory for that many slots."""
-        self.grow(slots, neuron_of=0, won=0)
-
     def clear(self) -> None:
         """See State."""
         for tensor in (self.winner_count, self.slots, self.won, self.bias):
@@ -255,6 +258,8 @@ class FiberState(State):
         "counts", "delivered", "delivered_count", "head", "length", "known", "next", "target", "weight", "chunks",
         "scale", "sums",
     )  # fmt: skip
+    by_slots: ClassVar[dict[str, int]] = {"head": -1, "length": 0, "known": 0}
+    by_chunks = ("next", "target", "weight")
 
     def __init__(
         self, source: AreaState, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device
@@ -291,10 +296,6 @@ class FiberState(State):
             "w_max": self.w_max, "procedural": self.procedural, "locks": [],
         }  # fmt: skip
 
-    def reserve(self, slots: int) -> None:
-        """Memory for that many source slots."""
-        self.grow(slots, head=-1, length=0, known=0)
-
     def clear(self) -> None:
         """See State."""
         self.head.fill_(-1)
@@ -305,7 +306,7 @@ class FiberState(State):
 
     def reserve_chunks(self, chunks: int) -> None:
         """Memory for that many chunks of edges."""
-        self.grow(chunks, next=0, target=0, weight=0)
+        self.grow(chunks, **dict.fromkeys(self.by_chunks, 0))
 
     def reserve_to_learn(self, beta: float) -> None:
         """Memory for a first assembly and its growth, within bounds: rounds that lack more say so and run again."""
@@ -354,6 +355,7 @@ class StimulusState(State):
     weight: Tensor
 
     order = ("counts", "weight")
+    by_slots: ClassVar[dict[str, int]] = {"weight": 0}
 
     def __init__(self, target: AreaState, config: Mapping[str, Any], brains: int, device: torch.device) -> None:
         """Before any plasticity; `counts` are drawn by the brain."""
@@ -367,10 +369,6 @@ class StimulusState(State):
     def config(self) -> dict[str, Any]:
         """Everything but tensors."""
         return {"stimulus": self.stimulus, "target": self.target_index, "id": self.id}
-
-    def reserve(self, slots: int) -> None:
-        """Memory for that many target slots."""
-        self.grow(slots, weight=0)
 
     def clear(self) -> None:
         """See State."""

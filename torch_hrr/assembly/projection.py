@@ -1,5 +1,6 @@
 """Rounds of a brain as a module of torch that can be scripted, for programs without Python."""
 
+import itertools
 from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -56,7 +57,14 @@ class Projection(DescribedModule):
     names: list[str]
     targets: list[str]
     _needed: list[str]
-    _sizes: list[int]
+    _sizes: list[tuple[int, int]]
+    # Which table is which, by the names of a `State`: of areas, of fibers; those with slots of an area, filled with a
+    # number; those with chunks of a fiber.
+    _areas: list[dict[str, int]]
+    _fibers: list[dict[str, int]]
+    _ends: list[tuple[int, int]]
+    _by_slots: list[tuple[int, int, int]]
+    _by_chunks: list[list[int]]
     _learning: list[int]
     _resting: list[int]
     _rates: list[float]
@@ -68,7 +76,8 @@ class Projection(DescribedModule):
         self.names = parts.names
         self.targets = [name for name in parts.names if name in plan.targets]
         self._needed = sorted({source for source, target in plan.areas if source != target or _alone(target, plan)})
-        self._sizes = [size for area in parts.areas for size in (area.n, area.k)]
+        self._sizes = [(area.n, area.k) for area in parts.areas]
+        self._number_tables(parts)
         learning, rates = parts.described(network.plastic)
         resting, _ = parts.described(False)
         self._learning, self._resting = [int(each) for each in learning], [int(each) for each in resting]
@@ -83,6 +92,22 @@ class Projection(DescribedModule):
         self.plan = Table(torch.tensor([self._number], dtype=torch.int64, device=network.device))
         module: Any = self
         module.register_load_state_dict_post_hook(_check_loaded)
+
+    def _number_tables(self, parts: Parts) -> None:
+        table = itertools.count(1)
+        self._areas, self._fibers, sources = (
+            [dict(zip(part.order, table, strict=False)) for part in kind]
+            for kind in (parts.areas, parts.fibers, parts.sources)
+        )
+        place = {area.index: i for i, area in enumerate(parts.areas)}
+        self._ends = [(place[fiber.source_index], place[fiber.target_index]) for fiber in parts.fibers]
+        owners = [*range(len(parts.areas)), *(source for source, _ in self._ends)]
+        owners += [place[stimulus.target_index] for stimulus in parts.sources]
+        numbered = zip(parts, (*self._areas, *self._fibers, *sources), owners, strict=True)
+        self._by_slots = [
+            (tables[name], owner, fill) for part, tables, owner in numbered for name, fill in part.by_slots.items()
+        ]
+        self._by_chunks = [[tables[name] for name in FiberState.by_chunks] for tables in self._fibers]
 
     def _summary(self) -> dict[str, Any]:
         batch = {"batch": self._brains} if self._batched else {}
@@ -108,26 +133,25 @@ class Projection(DescribedModule):
             raise RuntimeError("Projection: state must be loaded before rounds, got tables without one")
         state = self._state()
         for name in self._needed:
-            if int(state[9 * self._place(name) + 2].min()) == 0:
+            if int(state[self._areas[self._place(name)]["winner_count"]].min()) == 0:
                 raise ValueError(f"Projection: source area must have winners, got none in '{name}'")
         layout = self._learning if self.training else self._resting
-        areas, fibers = layout[0], layout[1]
+        fibers = len(self._by_chunks)
         state.append(torch.zeros([self._brains, 1 + fibers], dtype=torch.int64, device=state[0].device))
         state[-1][:, 0] = rounds
         left = rounds
         while left > 0:
-            self._reserve(state, layout, left)
+            self._reserve(state, left)
             # TorchScript sees that the list is written to, not the tensors: what they are then is read from the list.
             torch.ops.torch_hrr.project_(state, [self._brains, left] + layout, self._rates, self._seed)  # noqa: RUF005
             before, left = left, int(state[-1][:, 0].max())
             grew = False
             for fiber in range(fibers if left else 0):
-                # Of its tables: next, target and weight.
-                first = 1 + 9 * areas + 12 * fiber + 6
-                needed, chunks = int(state[-1][:, 1 + fiber].max()), state[first].size(1)
+                tables = self._by_chunks[fiber]
+                needed, chunks = int(state[-1][:, 1 + fiber].max()), state[tables[0]].size(1)
                 if needed > chunks:
                     grew = True
-                    for i in range(first, first + 3):
+                    for i in tables:
                         state[i] = _grown(state[i], max(needed, 2 * chunks), 0)
             self._keep(state)
             if left == before and not grew:
@@ -140,8 +164,8 @@ class Projection(DescribedModule):
     @torch.jit.export
     def winners(self, area: str) -> Tensor:
         """The winners of an area: int64 ``[k]`` ascending, ``[batch, k]`` with a batch, as `Brain.winners`."""
-        place, state = self._place(area), self._state()
-        winners, count = state[9 * place + 1], state[9 * place + 2]
+        tables, state = self._areas[self._place(area)], self._state()
+        winners, count = state[tables["winners"]], state[tables["winner_count"]]
         found = winners[:, : int(count.max())].clone()
         found.masked_fill_(torch.arange(found.size(1), device=found.device) >= count.unsqueeze(1), -1)
         return found if self._batched else found[0]
@@ -149,7 +173,7 @@ class Projection(DescribedModule):
     @torch.jit.export
     def support(self, area: str) -> Tensor:
         """How many neurons of an area ever won: int64 ``[]``, ``[batch]`` with a batch."""
-        count = self._state()[9 * self._place(area) + 6][:, 1].clone()
+        count = self._state()[self._areas[self._place(area)]["slots"]][:, 1].clone()
         return count if self._batched else count[0]
 
     @torch.jit.export
@@ -164,7 +188,7 @@ class Projection(DescribedModule):
             IndexError: An index outside 0..n - 1.
         """
         place = self._place(area)
-        n, k = self._sizes[2 * place], self._sizes[2 * place + 1]
+        n, k = self._sizes[place]
         if not is_scripting():
             indices = checks.neurons("activate", indices, n, k, self._brains if self._batched else None)
         if indices.dtype != torch.int64:
@@ -179,10 +203,10 @@ class Projection(DescribedModule):
             )
         if bool((ascending[..., 1:] == ascending[..., :-1]).any()):
             raise ValueError("activate: indices must be distinct, got one twice")
-        state = self._state()
-        state[9 * place + 1].zero_()
-        state[9 * place + 1][:, : indices.size(-1)] = ascending
-        state[9 * place + 2].fill_(indices.size(-1))
+        tables, state = self._areas[place], self._state()
+        state[tables["winners"]].zero_()
+        state[tables["winners"]][:, : indices.size(-1)] = ascending
+        state[tables["winner_count"]].fill_(indices.size(-1))
 
     def _place(self, area: str) -> int:
         if not is_scripting() and not isinstance(area, str):
@@ -214,51 +238,37 @@ class Projection(DescribedModule):
             raise ValueError("Projection: state must be of the same areas, stimuli, fibers and seeds, got another's")
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def _reserve(self, state: list[Tensor], layout: list[int], rounds: int) -> None:
+    def _reserve(self, state: list[Tensor], rounds: int) -> None:
         """Memory for the slots that rounds may add to the areas, in all that is numbered by them."""
-        areas, fibers, stimuli = layout[0], layout[1], layout[2]
         capacity: list[int] = []
-        for area in range(areas):
-            first = 1 + 9 * area
-            slots = int(state[first + 5][:, 0].max()) + (rounds + 1) * self._sizes[2 * area + 1]
-            capacity.append(max(min(self._sizes[2 * area], slots), state[first + 3].size(1)))
-            for i in range(first + 3, first + 5):
-                state[i] = _grown(state[i], capacity[area], 0)
-        for fiber in range(fibers):
-            first, source = 1 + 9 * areas + 12 * fiber, layout[3 + 7 * areas + 5 * fiber]
-            for i in range(first + 3, first + 6):
-                state[i] = _grown(state[i], capacity[source], -1 if i == first + 3 else 0)
-        for stimulus in range(stimuli):
-            i, target = (
-                1 + 9 * areas + 12 * fibers + 2 * stimulus + 1,
-                layout[3 + 7 * areas + 5 * fibers + 2 * stimulus],
-            )
-            state[i] = _grown(state[i], capacity[target], 0)
+        for tables, (n, k) in zip(self._areas, self._sizes):  # noqa: B905
+            slots = int(state[tables["slots"]][:, 0].max()) + (rounds + 1) * k
+            capacity.append(max(min(n, slots), state[tables["neuron_of"]].size(1)))
+        for i, area, fill in self._by_slots:
+            state[i] = _grown(state[i], capacity[area], fill)
 
 
 def _check_loaded(module: Projection, _: Any = None) -> None:
     """Every number of a state that is used as an index is one; ValueError otherwise, and rounds are refused."""
     if module.plan.table.is_meta:
         return
-    layout, state = module._learning, module._state()[1:]
-    areas: list[Any] = []
-    for place in range(len(module.names)):
-        n, k, _, _, period = layout[3 + 7 * place : 8 + 7 * place]
-        held = dict(zip(AreaState.order, state[9 * place :], strict=False))
-        areas.append(SimpleNamespace(n=n, k=k, refractory_period=period, **held))
+    state = module._state()
+    areas, fibers = (
+        [SimpleNamespace(**{name: state[i] for name, i in tables.items()}) for tables in kind]
+        for kind in (module._areas, module._fibers)
+    )
+    held: list[Any] = areas
     try:
-        for name, area in zip(module.names, areas, strict=True):
+        for name, area, (n, k) in zip(module.names, held, module._sizes, strict=True):
+            area.n, area.k, area.refractory_period = n, k, len(area.penalties)
             check_area(f"of area {name!r}", area)
             AreaState.derive(area)
-        first = 9 * len(areas)
-        for place in range(layout[1]):
-            source, target, _, procedural, _ = layout[3 + 7 * len(areas) + 5 * place :][:5]
-            fiber: Any = SimpleNamespace(
-                procedural=bool(procedural), **dict(zip(FiberState.order, state[first + 12 * place :], strict=False))
-            )
+        fiber: Any
+        for fiber, (source, target) in zip(fibers, module._ends, strict=True):
+            fiber.procedural = fiber.counts.shape[1] > 0
             fiber.edges = partial(FiberState.edges, fiber)
             what = f"of the fiber from {module.names[source]!r} to {module.names[target]!r}"
-            check_fiber(what, fiber, areas[source], areas[target])
+            check_fiber(what, fiber, held[source], held[target])
             FiberState.forget_counts(fiber)
     except (ValueError, RuntimeError, IndexError) as error:
         module.plan.table.zero_()
