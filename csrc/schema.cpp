@@ -29,6 +29,11 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("bind_spectrum(Tensor a, Tensor spectrum) -> Tensor", tags);
   m.def("unbind_spectrum(Tensor bound, Tensor spectrum) -> Tensor", tags);
   m.def("permute(Tensor a, int seed, int power=1) -> Tensor", tags);
+  m.def("quantize_rows(Tensor rows) -> (Tensor codes, Tensor bounds)", tags);
+  m.def(
+      "quantized_cleanup(Tensor query, Tensor rows, Tensor codes, Tensor bounds, Tensor? order, SymInt top_k) -> "
+      "(Tensor cosines, Tensor indices)",
+      tags);
   m.def("_bind_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)", tags);
   m.def("_unbind_backward(Tensor grad, Tensor bound, Tensor role) -> (Tensor, Tensor)", tags);
   m.def("_bind_normalize_backward(Tensor grad, Tensor a, Tensor b, float eps) -> (Tensor, Tensor)", tags);

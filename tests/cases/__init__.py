@@ -30,6 +30,8 @@ FLOATING_CASES = tuple(case for case in ALL_CASES if case.integer_dtype is None)
 
 # Operators that no lane takes, and why. They have tests of their own.
 UNENUMERATED = {
+    "torch_hrr::quantize_rows.default": "gives codes and bounds: tests/hrr/test_quantized_cleanup.py",
+    "torch_hrr::quantized_cleanup.default": "takes the codes of its rows: tests/hrr/test_quantized_cleanup.py",
     "torch_hrr::project_.default": "writes into a list, the state of brains: tests/assembly/test_projection.py",
     "torch_hrr::_stimulus_counts_.default": "fills a tensor of a brain's state: tests/assembly/test_stimulus.py",
 }

@@ -18,6 +18,7 @@
 #include "kernels/field/cuda_launch.h"
 #include "kernels/hierarchy/cuda_launch.h"
 #include "kernels/hrr/cuda_launch.h"
+#include "kernels/hrr/quantized_launch.h"
 #include "tests/cuda_launches/cuda_runtime.h"
 
 namespace torch_hrr::kernels {
@@ -153,6 +154,23 @@ void launch_hrr() {
   }
   for (int64_t dim = 1; dim <= kMaxDeviceChirpDim; ++dim) {
     launch_chirps_of(dim);
+  }
+  for (const Storage storage : kStorages) {
+    auto params = shaped<QuantizeParams>(1000);
+    params.storage = storage;
+    launch_quantize_rows(params, kStream);
+    for (const int64_t dim : {999, 1000}) {
+      for (const int64_t count : {1, 100}) {
+        DeviceCleanupParams cleanup;
+        cleanup.items = 100000;
+        cleanup.dim = dim;
+        cleanup.count = count;
+        cleanup.storage = storage;
+        cleanup.is_double = storage == Storage::kDouble;
+        launch_code_bounds(cleanup, kStream);
+        launch_left_cosines(cleanup, kStream);
+      }
+    }
   }
   for (const SpectralMap map : kMaps) {
     auto params = shaped<LibraryBinsParams>(10000);

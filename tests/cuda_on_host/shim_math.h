@@ -94,6 +94,13 @@ inline int __ffs(int a) {
 inline int __ffsll(long long a) {
   return __builtin_ffsll(a);
 }
+// The sum of products of four signed bytes each.
+inline int __dp4a(int a, int b, int sum) {
+  for (int i = 0; i < 32; i += 8) {
+    sum += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
+  }
+  return sum;
+}
 inline unsigned __brev(unsigned a) {
   unsigned reversed = 0;
   for (int bit = 0; bit < 32; ++bit) {

@@ -68,6 +68,19 @@ TORCH_HRR_API at::Tensor unbind_spectrum(const at::Tensor& bound, const at::Tens
 // a[..., pi^power(n)] with a random permutation pi of D that depends on the seed alone; power = -1 is the inverse.
 TORCH_HRR_API at::Tensor permute(const at::Tensor& a, int64_t seed, int64_t power = 1);
 
+// Codes of eight bits, int8, of rows [..., D], D >= 1, and bounds float32 [..., 2] of each: s and e with
+// norm2(x / norm2(x) - s codes) <= e. A row without codes (NaN, infinity, or beyond 1e-15 to 1e15) has zeros and an
+// infinite e. No derivative.
+TORCH_HRR_API std::tuple<at::Tensor, at::Tensor> quantize_rows(const at::Tensor& rows);
+// The top_k rows [N, D] of the largest cosine with each query [..., D], best first: cosines and row numbers, int64,
+// each
+// [..., top_k]. Exact: the codes and bounds of quantize_rows(rows) only exclude rows. Equal cosines go by `order`,
+// int64 [N], different numbers below N, or the row number; a row whose order is -1 is absent. NaN comes last. Bits
+// depend on the query, the rows found and the machine. Differentiable in the query.
+TORCH_HRR_API std::tuple<at::Tensor, at::Tensor> quantized_cleanup(const at::Tensor& query, const at::Tensor& rows,
+                                                                   const at::Tensor& codes, const at::Tensor& bounds,
+                                                                   int64_t top_k, const at::Tensor& order = {});
+
 // The same into a preallocated result of the right shape and dtype that shares no memory with an input; no gradient.
 TORCH_HRR_API void bind_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 TORCH_HRR_API void unbind_out(at::Tensor& out, const at::Tensor& bound, const at::Tensor& role);
