@@ -145,6 +145,13 @@ def record(a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
+def quantized(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    unit = F.normalize(rows, dim=-1)
+    scale = unit.abs().amax(-1, keepdim=True) / 127
+    codes = (unit / scale).round()
+    return codes.to(torch.int8), scale, torch.linalg.vector_norm(unit - scale * codes, dim=-1)
+
+
 def soft_cap(inputs: Tensor, k: int) -> Tensor:
     return plain.k_cap(inputs, k, soft=True)
 
@@ -224,6 +231,13 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
             partial(ops.embed_positions, positions, table),
             lambda: F.embedding(positions, table) + encoded(positions, dim, "interleaved", dtype),
         )
+    if op == "quantize_rows":
+        rows = normal(*numbers)
+        return Case(partial(ops.quantize_rows, rows), partial(quantized, rows))
+    if op.startswith("quantized_cleanup"):
+        # Two kernels of one operator, for which torch has one product.
+        queries, items, dim = numbers
+        return Case(None, partial(torch.matmul, normal(queries, dim), normal(dim, items)))
     if op == "philox_fill":
         return Case(None, torch.empty(numbers[0], dtype=torch.int32, device=device).random_)
     return None

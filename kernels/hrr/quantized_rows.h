@@ -18,7 +18,7 @@ namespace torch_hrr::kernels {
 
 constexpr int kLargestCode = 127;
 // A sum of products of codes fits 32 bits up to here; longer rows are compared by their floats.
-constexpr int64_t kMaxCodedDim = int64_t{1} << 17;
+constexpr int64_t kMaxCodedDim = int64_t{1} << 16;
 // Of a row: its scale and its residual.
 constexpr int64_t kQuantizedBounds = 2;
 // Rows whose largest element lies outside, NaN and infinity too, have no codes: their residual is infinite. Squares of

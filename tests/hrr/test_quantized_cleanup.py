@@ -103,9 +103,9 @@ def test_types_promote(dtype, query_dtype):
 
 
 def test_a_row_of_many_elements_has_no_codes_that_count():
-    rows = drawn(3, 2**17 + 5)
+    rows = drawn(3, 2**16 + 5)
     assert searched(rows + 0.1, rows, 2)[1][:, 0].tolist() == [0, 1, 2]
-    assert_best(rows[1:] + drawn(2, 2**17 + 5, seed=3), rows, 3)
+    assert_best(rows[1:] + drawn(2, 2**16 + 5, seed=3), rows, 3)
 
 
 def test_scaled_rows_and_queries_and_the_ends_of_the_range():
