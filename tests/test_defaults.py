@@ -43,7 +43,7 @@ def held(made):
     """A tensor that is where the object is, in its dtype."""
     if isinstance(made, torch.Tensor):
         return made
-    if isinstance(made, hrr.Graph | hrr.HashTable | hrr.Sequence | hrr.Stack):
+    if isinstance(made, hrr.structures._Structure):
         return made.vector
     if isinstance(made, assembly.TorchBrain | simulator.Brain):
         return torch.empty(0, device=made.brain.device)

@@ -53,6 +53,24 @@ def sequence():
     return made
 
 
+def multiset():
+    made = hrr.Multiset(8)
+    made.add(drawn(8), 3)
+    return made
+
+
+def tree():
+    made = hrr.Tree(8, seed=-2)
+    made.add("lr", drawn(8))
+    return made
+
+
+def automaton():
+    made = hrr.Automaton(8)
+    made.add(drawn(8), drawn(2, 8)[0], drawn(2, 8)[1])
+    return made
+
+
 def stack():
     made = hrr.Stack(8, dtype=torch.bfloat16)
     made.push(drawn(8))
@@ -130,6 +148,7 @@ EXAMPLES = {
     "torch_hrr.assembly.SequenceMemory": lambda: assembly.SequenceMemory(200, 10, 0.5, 0.2).present(["a", 2], 3),
     "torch_hrr.assembly.TorchBrain": torch_brain,
     "torch_hrr.assembly.WordLearner": lambda: assembly.WordLearner(["a", 2], ["b"], n=200, k=10).hear([("b", 2)]),
+    "torch_hrr.automaton": automaton,
     "torch_hrr.dynamic_field": lambda: field.DynamicField((3, 3, 3, 1), seed=4),
     "torch_hrr.field_brain": lambda: field.create_brain(sensory_dim=4, motor_dim=2, spatial=4, seed=0),
     "torch_hrr.graph": graph,
@@ -140,6 +159,7 @@ EXAMPLES = {
     "torch_hrr.lsm_classifier": classifier,
     "torch_hrr.lsm_generator": generator,
     "torch_hrr.lsm_regressor": regressor,
+    "torch_hrr.multiset": multiset,
     "torch_hrr.pattern_library": library,
     "torch_hrr.record": record,
     "torch_hrr.resonator": lambda: hrr.Resonator([drawn(2, 8), drawn(3, 8)], seed=2**64 - 5),
@@ -147,6 +167,7 @@ EXAMPLES = {
     "torch_hrr.sinusoidal_config": lambda: CONFIG,
     "torch_hrr.sinusoidal_embedder": lambda: encoding.ConfigurableSinusoidalEmbedder(CONFIG),
     "torch_hrr.stack": stack,
+    "torch_hrr.tree": tree,
     "torch_hrr.vector_store": store,
     "torch_hrr.vocabulary": vocabulary,
 }

@@ -48,6 +48,18 @@ def store():
     return vectors
 
 
+def sequence():
+    items = hrr.Sequence(8)
+    items.extend(A)
+    return items
+
+
+def multiset():
+    items = hrr.Multiset(8)
+    items.extend(A)
+    return items
+
+
 def stack():
     items = hrr.Stack(8)
     items.push(A[0])
@@ -157,6 +169,7 @@ GOOD = {
         "update_beta_by_stimulus": ("s", 0.1),
     },
     hrr: {
+        "Automaton": (8,),
         "BatchHRROperations": (8, "cpu"),
         "Bind": (8,),
         "BindSuperpose": (8, 3),
@@ -167,11 +180,13 @@ GOOD = {
         "HashTable": (8,),
         "HybridHRRSystem": (8, "cpu"),
         "ItemMemory": (A,),
+        "Multiset": (8,),
         "PyTorchHRROperations": (8, "cpu"),
         "Record": ({"a": A[0]},),
         "Resonator": ([A, A],),
         "Sequence": (8,),
         "Stack": (8,),
+        "Tree": (8,),
         "Unbind": (8,),
         "Vector": (A,),
         "VectorStore": (8,),
@@ -249,7 +264,35 @@ GOOD = {
         "set": ("a", A[0]),
         "to": ("cpu",),
     },
-    Methods(lambda: hrr.Sequence(8), hrr.Sequence): {"append": (A[0],), "extend": (A,), "to": ("cpu",)},
+    Methods(sequence, hrr.Sequence): {
+        "append": (A[0],),
+        "extend": (A,),
+        "insert": (0, A[0], hrr.ItemMemory(A)),
+        "remove": (0, hrr.ItemMemory(A)),
+        "replace": (0, A[0], A[1]),
+        "to": ("cpu",),
+    },
+    Methods(multiset, hrr.Multiset): {
+        "add": (A[0],),
+        "contains": (A[0],),
+        "count": (A[0],),
+        "extend": (A,),
+        "remove": (A[0],),
+        "to": ("cpu",),
+    },
+    Methods(lambda: hrr.Tree(8), hrr.Tree): {
+        "add": ("l", A[0]),
+        "get": ("l",),
+        "remove": ("l", A[0]),
+        "to": ("cpu",),
+    },
+    Methods(lambda: hrr.Automaton(8), hrr.Automaton): {
+        "add": (A[0], A[1], A[2]),
+        "remove": (A[0], A[1], A[2]),
+        "run": (A[0], A, hrr.ItemMemory(A)),
+        "to": ("cpu",),
+        "transition": (A[0], A[1]),
+    },
     Methods(stack, hrr.Stack): {
         "pop": (hrr.ItemMemory(A),),
         "push": (A[0],),
@@ -418,6 +461,7 @@ NAMES = {
     "HRRMultiLabelLoss.scores": "HRRMultiLabelLoss",
 }
 INDICES = {("at", "index"), ("activate", "index"), ("potentiated", "brain"), ("weights", "brain")}
+INDICES |= {("insert", "index"), ("remove", "index"), ("replace", "index")}
 # What is no argument of a user's, and what takes anything.
 # The target of tokens is there for scikit-learn alone.
 FREE = {("resolve_device", "op"), ("score", "y")}

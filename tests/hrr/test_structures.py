@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch_hrr.hrr import Resonator, Vocabulary, encoders
 from torch_hrr.hrr import functional as hrr
 from torch_hrr.hrr.memory import ItemMemory
-from torch_hrr.hrr.structures import Graph, HashTable, Record, Sequence, Stack
+from torch_hrr.hrr.structures import Automaton, Graph, HashTable, Multiset, Record, Sequence, Stack, Tree
 from torch_hrr.hrr.vector import Vector
 
 laws = settings(max_examples=25, derandomize=True, database=None, deadline=None)
@@ -258,7 +258,7 @@ def test_gradients_pass_through_and_earlier_vectors_stay():
     assert torch.autograd.gradcheck(work, (x.clone().requires_grad_(), y.clone().requires_grad_()))
 
 
-@pytest.mark.parametrize("kind", [Sequence, Stack, Graph, HashTable])
+@pytest.mark.parametrize("kind", [Sequence, Stack, Graph, HashTable, Multiset, Tree, Automaton])
 def test_construction(kind):
     made = kind(32, seed=3, device="meta", dtype=torch.bfloat16)
     assert (made.dim, made.seed) == (32, 3)
@@ -293,7 +293,19 @@ BAD = [
 ]
 CALLS = [
     (Sequence, lambda made, bad: made.append(bad), "append: item"),
+    (Sequence, lambda made, bad: made.insert(0, bad), "insert: item"),
     (Stack, lambda made, bad: made.push(bad), "push: item"),
+    (Multiset, lambda made, bad: made.add(bad), "add: item"),
+    (Multiset, lambda made, bad: made.remove(bad), "remove: item"),
+    (Multiset, lambda made, bad: made.count(bad), "count: item"),
+    (Multiset, lambda made, bad: made.contains(bad), "contains: item"),
+    (Tree, lambda made, bad: made.add("l", bad), "add: item"),
+    (Tree, lambda made, bad: made.remove("l", bad), "remove: item"),
+    (Automaton, lambda made, bad: made.add(bad, GOOD, GOOD), "add: state"),
+    (Automaton, lambda made, bad: made.remove(GOOD, bad, GOOD), "remove: symbol"),
+    (Automaton, lambda made, bad: made.add(GOOD, GOOD, bad), "add: next_state"),
+    (Automaton, lambda made, bad: made.transition(GOOD, bad), "transition: symbol"),
+    (Automaton, lambda made, bad: made.run(bad, GOOD[None], ItemMemory(GOOD[None])), "run: state"),
     (Graph, lambda made, bad: made.add(bad, GOOD), "add: sources"),
     (Graph, lambda made, bad: made.add(GOOD, bad), "add: targets"),
     (Graph, lambda made, bad: made.remove(GOOD, bad), "remove: targets"),

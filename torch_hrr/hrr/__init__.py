@@ -33,7 +33,7 @@ from torch_hrr.hrr.memory import Cleanup, ItemMemory, cosine_similarity
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
 from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
-from torch_hrr.hrr.structures import Graph, HashTable, Record, Sequence, Stack
+from torch_hrr.hrr.structures import Automaton, Graph, HashTable, Multiset, Record, Sequence, Stack, Tree
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.hrr.vocabulary import Vocabulary
 
@@ -43,6 +43,7 @@ else:
     __getattr__, __dir__ = names_of(__name__)
 
 __all__ = [
+    "Automaton",
     "BatchHRROperations",
     "Bind",
     "BindSuperpose",
@@ -55,11 +56,13 @@ __all__ = [
     "HashTable",
     "HybridHRRSystem",
     "ItemMemory",
+    "Multiset",
     "PyTorchHRROperations",
     "Record",
     "Resonator",
     "Sequence",
     "Stack",
+    "Tree",
     "Unbind",
     "Vector",
     "VectorStore",

@@ -1,4 +1,4 @@
-"""Structures that grow and shrink, each in one vector: records, sequences, stacks, graphs and hash tables.
+"""Structures that grow and shrink, each in one vector: records, sequences, stacks, multisets, graphs, tables and so on.
 
 They keep order and direction by powers of one seeded random permutation P, as the functions of `encoders` do; the notes
 on norms, noise and seeds there hold here too. Every method that adds or queries takes tensors of float32, float64,
@@ -15,32 +15,39 @@ structure of the same D holds, its seed, length and batch too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from torch_hrr._checks import (
+    brief,
     check_broadcast,
     check_elements,
     check_floating,
     check_names,
     check_vectors,
     integer,
+    listed,
     resolve_dtype,
+    shown,
     sizes,
     word,
 )
+from torch_hrr._random import seeded_generator
 from torch_hrr._repr import place_of
-from torch_hrr._shared import locked
-from torch_hrr._spec import Bool, Device, Dtype, Int, takes
+from torch_hrr._shared import locked, writable_anywhere
+from torch_hrr._spec import Bool, Device, Dtype, Int, Real, takes
 from torch_hrr.hrr import encoders, functional
 from torch_hrr.hrr._held import SharedVectors
 from torch_hrr.hrr.encoders import DEFAULT_SEED
-from torch_hrr.hrr.memory import ItemMemory
+from torch_hrr.hrr.memory import Cleanup, ItemMemory, compute_dtype
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.runtime import resolve_device
+
+# Apart from what users draw from the same seed: 64 bits, "tree" the upper 32.
+_SIDES = 0x74726565 << 32
 
 
 class Record(SharedVectors):
@@ -199,8 +206,6 @@ def _copied(vector: Tensor) -> Tensor:
 class _Structure(SharedVectors):
     """One vector that items are added to; out of place, so that earlier results and gradients stay valid."""
 
-    _length = 0
-
     @takes(dim=Int(1), seed=Int(), device=Device(), dtype=Dtype().or_none())
     def __init__(
         self,
@@ -265,7 +270,7 @@ class _Structure(SharedVectors):
         given = {"directed": metadata["directed"]} if "directed" in metadata else {}
         structure = cls(vector.shape[-1], seed=int(metadata["seed"]), device=device, dtype=vector.dtype, **given)
         structure._vector = vector.to(structure._vector.device)
-        if "length" in metadata:
+        if isinstance(structure, _Counted):
             structure._length = integer("load", "length", metadata["length"], 0)
         if structure._settings() != metadata or len(tensors) > 1:
             raise ValueError(f"entries that no {cls.__name__} has")
@@ -300,20 +305,46 @@ class _Structure(SharedVectors):
             )
         return vectors
 
+    def _check_memory(self, op: str, memory: ItemMemory) -> None:
+        if not isinstance(memory, ItemMemory):
+            raise TypeError(f"{op}: memory must be an ItemMemory, got {type(memory).__name__}")
+        check_vectors(op, "memory", memory.vectors, self.dim, self._vector.device)
+
     def _permute(self, vectors: Tensor, power: int = 1) -> Tensor:
         return functional.permute(vectors, self.seed, power)
 
 
-class Sequence(_Structure):
-    """Items in order, ``sum_i P^(i + 1) x_i``: the vector of the function `sequence`, made item by item.
+def _recalled(memory: ItemMemory, noisy: Tensor) -> Tensor:
+    """The items of a memory that are nearest to noisy ones."""
+    return memory.vectors[memory.cleanup(noisy)[1].squeeze(-1)]
 
-    ``items[index]`` is what the function `at` gives for its vector; the length is known here, so that -1 is the last.
-    """
 
-    file_format = "torch_hrr.sequence"
+class _Counted(_Structure):
+    """A structure that knows how many items it holds."""
+
+    _length = 0
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "length": self._length}
+
+    def __len__(self) -> int:
+        """Number of items."""
+        return self._length
+
+
+class Sequence(_Counted):
+    """Items in order, ``sum_i P^(i + 1) x_i``: the vector of the function `sequence`, made item by item.
+
+    ``items[index]`` is what the function `at` gives for its vector; the length is known here, so that -1 is the last.
+
+    To edit it anywhere but at its ends, one vector must be split into ``h + t``, the sums of the items before a place
+    and after it, of which only the later ones move. The shorter part is put together from what a memory finds at its
+    places; the other is the rest. If the memory holds the items and finds the right ones, all is exact up to rounding.
+    If it finds y where x is, the sequence has y there from then on, and ``x - y`` stays as noise one place beside.
+    What is found is constant to derivatives.
+    """
+
+    file_format = "torch_hrr.sequence"
 
     @locked
     def append(self, item: Tensor) -> None:
@@ -337,25 +368,112 @@ class Sequence(_Structure):
             TypeError: `index` is not an int.
             IndexError: it is outside the sequence.
         """
-        index = integer("Sequence", "index", index)
-        if self._length == 0:
-            raise IndexError(f"Sequence: sequence must not be empty, got index {index}")
-        if not -self._length <= index < self._length:
-            raise IndexError(f"Sequence: index must be in [{-self._length}, {self._length}), got {index}")
-        return encoders.at(self._vector, index % self._length, seed=self.seed).as_subclass(Vector)
+        return self._at(self._place_of("Sequence", index)).as_subclass(Vector)
 
-    def __len__(self) -> int:
-        """Number of items."""
-        return self._length
+    @locked
+    def insert(self, index: int, item: Tensor, memory: ItemMemory | None = None) -> None:
+        """Puts ``[..., D]`` before a place: ``h + P^(index + 1) x + P t``, t from the place on.
+
+        Args:
+            index: the place, which the item then has, from 0 to the length; negative ones count from the end.
+            item: the new item.
+            memory: a memory of the items; only the ends, 0 and the length, need none.
+
+        Raises:
+            TypeError: `index` is not an int, `memory` not an `ItemMemory`, or `item` no vector.
+            IndexError: `index` is outside the sequence.
+            ValueError: no memory is given for a place between items, or D or the batch do not fit.
+            RuntimeError: the devices differ.
+
+        Cost: with n items in the shorter part 2 n permutations and a cleanup of n vectors.
+        """
+        place = self._place_of("insert", index, self._length + 1)
+        if memory is not None:
+            self._check_memory("insert", memory)
+        (item,) = self._added("insert", item=item)
+        head, tail = self._parts("insert", self._vector, place, place, memory)
+        self._vector = head + self._permute(item, place + 1) + self._permute(tail)
+        self._length += 1
+
+    @locked
+    def remove(self, index: int, memory: ItemMemory) -> Tensor:
+        """Takes an item out: ``h + P^-1 t``, after what a memory finds at the place is subtracted.
+
+        Args:
+            index: the place; negative ones count from the end.
+            memory: a memory of the items; at either end one of the item at that place is enough.
+
+        Returns:
+            The item that the memory found, ``[..., D]``.
+
+        Raises:
+            TypeError, IndexError, ValueError, RuntimeError: as for `insert`.
+
+        Cost: as for `insert`, and one cleanup.
+        """
+        place = self._place_of("remove", index)
+        self._check_memory("remove", memory)
+        self._check("remove")
+        item = _recalled(memory, self._at(place))
+        rest = self._vector - self._permute(item, place + 1)
+        head, tail = self._parts("remove", rest, place, place + 1, memory)
+        self._vector = head + self._permute(tail, -1) if self._length > 1 else torch.zeros_like(rest)
+        self._length -= 1
+        return item
+
+    @locked
+    def replace(self, index: int, item: Tensor, old: Tensor | ItemMemory) -> None:
+        """Puts another item at a place: ``s + P^(index + 1) (x - old)``.
+
+        Args:
+            index: the place; negative ones count from the end.
+            item: the new item, ``[..., D]``.
+            old: the item that is there, ``[..., D]``, or a memory that finds it. What is not there stays as noise.
+
+        Raises:
+            TypeError, IndexError, ValueError, RuntimeError: as for `insert`.
+
+        Cost: one permutation; with a memory another, and a cleanup.
+        """
+        place = self._place_of("replace", index)
+        if isinstance(old, ItemMemory):
+            self._check_memory("replace", old)
+            old = _recalled(old, self._at(place))
+        item, old = self._added("replace", item=item, old=old)
+        self._vector = self._vector + self._permute(item - old, place + 1)
+
+    def _at(self, place: int) -> Tensor:
+        return encoders.at(self._vector, place, seed=self.seed)
+
+    def _place_of(self, op: str, index: int, places: int | None = None) -> int:
+        """The place of an index, from 0."""
+        index = integer(op, "index", index)
+        length, places = self._length, self._length if places is None else places
+        if places == 0:
+            raise IndexError(f"{op}: sequence must not be empty, got index {shown(index)}")
+        if not -length <= index < places:
+            raise IndexError(f"{op}: index must be in [{-length}, {places}), got {shown(index)}")
+        return index + length if index < 0 else index
+
+    def _parts(self, op: str, vector: Tensor, end: int, start: int, memory: ItemMemory | None) -> tuple[Tensor, Tensor]:
+        """The sums of the items before `end` and from `start` on, which a vector is the sum of."""
+        is_head = end <= self._length - start
+        places = range(end) if is_head else range(start, self._length)
+        if places:
+            if memory is None:
+                raise ValueError(f"{op}: memory must be given between items, got None for index {end}")
+            noisy = [encoders.at(vector, place, seed=self.seed) for place in places]
+            items = _recalled(memory, torch.stack(noisy, -2))
+            part = self._permute(encoders.sequence(items, seed=self.seed), places.start)
+        else:
+            part = torch.zeros_like(vector)
+        return (part, vector - part) if is_head else (vector - part, part)
 
 
-class Stack(_Structure):
+class Stack(_Counted):
     """A stack of items: ``P (s + x)`` after x is pushed, so that the top is at position 0 of a `sequence`."""
 
     file_format = "torch_hrr.stack"
-
-    def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "length": self._length}
 
     @locked
     def push(self, item: Tensor) -> None:
@@ -392,23 +510,77 @@ class Stack(_Structure):
             ValueError: the memory has another D.
             RuntimeError: the memory is on another device.
         """
-        if not isinstance(memory, ItemMemory):
-            raise TypeError(f"pop: memory must be an ItemMemory, got {type(memory).__name__}")
-        check_vectors("pop", "memory", memory.vectors, self.dim, self._vector.device)
+        self._check_memory("pop", memory)
         noisy = self._top("pop")
-        item = memory.vectors[memory.cleanup(noisy)[1].squeeze(-1)]
+        item = _recalled(memory, noisy)
         self._vector = noisy - item if self._length > 1 else torch.zeros_like(noisy)
         self._length -= 1
         return item
-
-    def __len__(self) -> int:
-        """Number of items."""
-        return self._length
 
     def _top(self, op: str) -> Tensor:
         if self._length == 0:
             raise IndexError(f"{op}: stack must hold an item, got 0")
         return self._permute(self._vector, -1)
+
+
+class Multiset(_Counted):
+    """Items without order, each any number of times: ``sum_i c_i x_i``.
+
+    A count comes back with an error of a standard deviation of about ``sqrt(sum_j c_j^2 / D)``, over the other items,
+    if the items are random and of equal norm. The vector is the sum alone: nothing here is permuted or bound, so that
+    the multiset of the items of another structure is no part of it.
+    """
+
+    file_format = "torch_hrr.multiset"
+
+    @locked
+    @takes(count=Int(1))
+    def add(self, item: Tensor, count: int = 1) -> None:
+        """Adds ``[..., D]`` a number of times."""
+        (item,) = self._added("add", "extend adds several items, ", item=item)
+        self._vector = self._vector + count * item
+        self._length += count
+
+    @locked
+    def extend(self, items: Tensor) -> None:
+        """Adds ``[..., K, D]``, each item once."""
+        (items,) = self._added("extend", rank=2, items=items)
+        self._vector = self._vector + functional.superpose(items, normalize=False)
+        self._length += items.shape[-2]
+
+    @locked
+    @takes(count=Int(1))
+    def remove(self, item: Tensor, count: int = 1) -> None:
+        """Subtracts ``[..., D]``, which was added at least as many times; else its count becomes negative.
+
+        Raises:
+            ValueError: the multiset holds fewer items than that in all, whichever they are.
+        """
+        (item,) = self._added("remove", item=item)
+        if count > self._length:
+            raise ValueError(f"remove: count must be at most the number of items = {self._length}, got {shown(count)}")
+        self._vector = self._vector - count * item
+        self._length -= count
+
+    def count(self, item: Tensor) -> Tensor:
+        """About how many times ``[..., D]`` is in it, ``<s, x> / <x, x>``, ``[...]``, no whole number; 0 for zeros.
+
+        Returns:
+            At least float32.
+        """
+        return self._counted("count", item)
+
+    @takes(threshold=Real())
+    def contains(self, item: Tensor, threshold: float = 0.5) -> Tensor:
+        """Whether the `count` of ``[..., D]`` is above a threshold: bool, ``[...]``; waits for no device."""
+        return self._counted("contains", item) > threshold
+
+    def _counted(self, op: str, item: Tensor) -> Tensor:
+        (item,) = self._check(op, item=item)
+        dtype = compute_dtype(torch.promote_types(item.dtype, self._vector.dtype))
+        item, vector = item.to(dtype), self._vector.to(dtype)
+        square = item.square().sum(-1)
+        return (vector * item).sum(-1) / torch.where(square == 0, 1.0, square)
 
 
 class Graph(_Structure):
@@ -501,3 +673,147 @@ class HashTable(_Structure):
     def _entry(self, op: str, key: Tensor, value: Tensor) -> Tensor:
         key, value = self._added(op, key=key, value=value)
         return functional.bind(key, self._permute(value))
+
+
+class Tree(_Structure):
+    """Items at the ends of paths to the left and right: ``v = L bind P v_left + R bind P v_right``, an end its item.
+
+    L and R are unitary vectors that follow from the seed. The permutation keeps the order of turns, which binding alone
+    would not: "lr" is another place than "rl". With k items of equal norm an item comes back with a cosine of about
+    ``1/sqrt(k)``. A path that goes on beyond an item, or ends where none is, gives noise.
+
+    What is at the end of a path may be any vector, also that of another tree of the same seed, whose items are then
+    found by both paths in turn; ``get`` of the path to it gives the noisy tree.
+    """
+
+    file_format = "torch_hrr.tree"
+
+    _sides: Tensor | None = None
+
+    @locked
+    def add(self, path: str | Iterable[str], item: Tensor) -> None:
+        """Adds ``[..., D]`` at the end of a path.
+
+        Args:
+            path: "l" and "r", from the root on, such as "lrl" or ["l", "r", "l"]; "" is the root.
+            item: the item; the place has the sum of what is added to it.
+
+        Raises:
+            TypeError: `path` is neither a str nor holds some.
+            ValueError: it holds anything but "l" and "r".
+
+        Cost: a bind and a permutation for every turn.
+        """
+        self._vector = self._vector + self._leaf("add", path, item)
+
+    @locked
+    def remove(self, path: str | Iterable[str], item: Tensor) -> None:
+        """Subtracts an item that was added at the end of a path."""
+        self._vector = self._vector - self._leaf("remove", path, item)
+
+    @locked
+    def get(self, path: str | Iterable[str]) -> Tensor:
+        """The noisy item or tree at the end of a path, ``[..., D]``: ``P^-1 unbind(v, L or R)`` for every turn."""
+        turns, found = _turns("get", path), self._vector
+        for turn in turns:
+            found = self._permute(functional.unbind(found, self._side(turn)), -1)
+        return found if turns else found.clone()
+
+    def __getitem__(self, path: str | Iterable[str]) -> Vector:
+        """``tree[path]`` is `get`, a `Vector`."""
+        return self.get(path).as_subclass(Vector)
+
+    def _leaf(self, op: str, path: str | Iterable[str], item: Tensor) -> Tensor:
+        turns, (item,) = _turns(op, path), self._added(op, item=item)
+        for turn in reversed(turns):
+            item = functional.bind(self._side(turn), self._permute(item))
+        return item
+
+    @writable_anywhere
+    @torch.no_grad()
+    def _side(self, turn: str) -> Tensor:
+        held, vector = self._sides, self._vector
+        if held is None or held.dtype != vector.dtype or held.device != vector.device:
+            generator = seeded_generator(self.seed + _SIDES)
+            held = self._sides = functional.random(2, self.dim, generator, True, vector.device, vector.dtype)
+        return held[int(turn == "r")]
+
+
+def _turns(op: str, path: str | Iterable[str]) -> list[str]:
+    turns = [*path] if isinstance(path, str) else listed(op, "path", path, "a str of l and r")
+    if not all(isinstance(turn, str) and turn in ("l", "r") for turn in turns):
+        raise ValueError(f'{op}: path must hold "l" and "r" alone, got {brief(path)}')
+    return turns
+
+
+class Automaton(_Structure):
+    """Transitions between states, ``sum_k bind(bind(state_k, symbol_k), P next_k)``: a finite automaton in one vector.
+
+    A next state comes back with a cosine of about ``1/sqrt(k)`` of k transitions if states and symbols are unitary and
+    next states of equal norm. Several transitions from one state by one symbol, or a sum of states, give the sum of
+    the next states. (Assemblies of neurons that do the same are `torch_hrr.assembly.FiniteStateMachine`.)
+    """
+
+    file_format = "torch_hrr.automaton"
+
+    @locked
+    def add(self, state: Tensor, symbol: Tensor, next_state: Tensor) -> None:
+        """Adds transitions, each of the three ``[..., K, D]``, or one, each ``[D]``."""
+        self._vector = self._vector + self._transitions("add", state, symbol, next_state)
+
+    @locked
+    def remove(self, state: Tensor, symbol: Tensor, next_state: Tensor) -> None:
+        """Subtracts transitions that were added, as `add` takes them."""
+        self._vector = self._vector - self._transitions("remove", state, symbol, next_state)
+
+    def transition(self, state: Tensor, symbol: Tensor) -> Tensor:
+        """The noisy next state ``P^-1 unbind(a, bind(state, symbol))``, ``[..., D]``; only noise where there is none.
+
+        To go on from it, clean it up, as `run` does: noise multiplies from step to step.
+        """
+        state, symbol = self._check("transition", state=state, symbol=symbol)
+        return self._next(self._vector, state, symbol)
+
+    def run(self, state: Tensor, word: Tensor, memory: ItemMemory) -> Cleanup:
+        """Reads a word, cleaning up after every symbol.
+
+        Args:
+            state: where to begin, ``[..., D]``.
+            word: the symbols in order, ``[..., L, D]``; leading dimensions broadcast with those of `state`.
+            memory: a memory of the states, on the same device.
+
+        Returns:
+            The named tuple `Cleanup` of the states after each symbol: cosines ``values`` and ``indices``, ``[..., L]``,
+            and ``names``. A cosine near 0 says that there was no transition; what follows it means nothing.
+
+        Raises:
+            TypeError: `memory` is not an `ItemMemory`, or an argument no vector.
+            ValueError: D or leading dimensions do not fit.
+            RuntimeError: the devices differ.
+
+        Cost: for each symbol two transitions' binds, a permutation and a cleanup.
+        """
+        self._check_memory("run", memory)
+        (state,), (word,) = self._check("run", state=state), self._check("run", 2, word=word)
+        table, states = self._vector, memory.vectors
+        lead = check_broadcast("run", "state, word and vector", state.shape[:-1], word.shape[:-2], table.shape[:-1])
+        values = [table.new_empty(*lead, 0, dtype=compute_dtype(states.dtype))]
+        indices = [table.new_empty(*lead, 0, dtype=torch.int64)]
+        state = state.expand(*lead, -1)
+        for symbol in word.unbind(-2):
+            found = memory.cleanup(self._next(table, state, symbol))
+            values.append(found.values)
+            indices.append(found.indices)
+            state = states[found.indices.squeeze(-1)]
+        return Cleanup(torch.cat(values, -1), torch.cat(indices, -1), memory._names)
+
+    def _next(self, table: Tensor, state: Tensor, symbol: Tensor) -> Tensor:
+        return self._permute(functional.unbind(table, functional.bind(state, symbol)), -1)
+
+    def _transitions(self, op: str, state: Tensor, symbol: Tensor, next_state: Tensor) -> Tensor:
+        rank = 2 if any(getattr(each, "ndim", 0) > 1 for each in (state, symbol, next_state)) else 1
+        state, symbol, next_state = self._added(op, rank=rank, state=state, symbol=symbol, next_state=next_state)
+        sources, targets = functional.bind(state, symbol), self._permute(next_state)
+        if rank == 1:
+            sources, targets = sources.unsqueeze(0), targets.unsqueeze(0)
+        return functional.bind_superpose(sources, targets)
