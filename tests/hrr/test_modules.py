@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_hrr.hrr import functional
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
 
 DOUBLE = torch.float64
@@ -144,6 +145,114 @@ def test_attention_is_its_formula(heads, bias):
     assert (weights.masked_select(padding.unsqueeze(-2)) == 0).all()
 
 
+def causal_oracle(module, x, padding):
+    """One sequence [T, E], a head and a prefix at a time."""
+    width = module.embed_dim // module.num_heads
+    bias = torch.zeros(3 * module.embed_dim, dtype=x.dtype) if module.in_bias is None else module.in_bias
+    queries, keys, values = (x @ module.in_weight.T + bias).split(module.embed_dim, -1)
+    rows = torch.zeros_like(x)
+    for head in range(module.num_heads):
+        part, total = slice(head * width, (head + 1) * width), 0.0
+        for t in (t for t in range(len(x)) if not padding[t]):
+            pairs = [convolve(keys[i, part], values[i, part]) for i in range(t + 1) if not padding[i]]
+            score = cosine(values[t, part], correlate(sum(pairs), queries[t, part])).exp()
+            total += score
+            rows[t, part] = score / total * values[t, part]
+    result = rows @ module.out_weight.T
+    return result if module.out_bias is None else result + module.out_bias
+
+
+@pytest.mark.parametrize(("heads", "bias"), ((1, False), (2, True), (3, True)))
+def test_causal_attention_is_a_loop_over_prefixes(heads, bias):
+    module = HRRAttention(12, heads, bias, generator=seeded(), dtype=DOUBLE)
+    if bias:
+        nn.init.normal_(module.in_bias)
+        nn.init.normal_(module.out_bias)
+    x = draw(2, 3, 7, 12)
+    padding = torch.rand(2, 3, 7, generator=seeded(2)) < 0.4
+    assert padding[..., 0].any() and padding[..., 1:].any()
+    result, padded = module(x, is_causal=True), module(x, padding, True)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(result[i, j], causal_oracle(module, x[i, j], [False] * 7))
+            torch.testing.assert_close(padded[i, j], causal_oracle(module, x[i, j], padding[i, j].tolist()))
+    weights = module.attention_weights(x, padding, True)
+    assert weights.shape == (2, 3, heads, 7) and (weights.masked_select(padding.unsqueeze(-2)) == 0).all()
+    torch.testing.assert_close(module.attention_weights(x, None, True)[..., 0], torch.ones(2, 3, heads, dtype=DOUBLE))
+    # The last weight is that of the whole softmax where no cosine would change.
+    torch.testing.assert_close(module(x[..., :1, :], is_causal=True), module(x[..., :1, :]))
+
+
+@laws
+@given(st.integers(2, 9), seeds)
+def test_nothing_later_changes_a_row_of_causal_attention(length, seed):
+    module = HRRAttention(8, 2, True, generator=seeded(seed), dtype=DOUBLE)
+    x = draw(2, length, 8, seed=seed + 1)
+    expected, at = module(x, is_causal=True), seed % (length - 1)
+    changed = x.clone()
+    changed[:, at + 1 :] = torch.nan
+    result = module(changed, is_causal=True)
+    torch.testing.assert_close(result[:, : at + 1], expected[:, : at + 1], rtol=1e-13, atol=1e-13)
+    assert result[:, at + 1 :].isnan().all()
+    changed = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(module(changed, is_causal=True)[:, at].sum(), changed)
+    assert (gradient[:, at + 1 :] == 0).all() and (gradient[:, : at + 1] != 0).any()
+    # Padding is left out wherever it stands, and hides what it holds.
+    longer = torch.cat((torch.full((2, 2, 8), torch.nan, dtype=DOUBLE), x), dim=1)
+    result = module(longer, (torch.arange(length + 2) < 2).expand(2, -1), True)
+    torch.testing.assert_close(result[:, 2:], expected)
+
+
+@pytest.mark.parametrize(("heads", "bias"), ((1, False), (3, True)))
+def test_attention_to_a_context_is_its_formula(heads, bias):
+    module = HRRAttention(12, heads, bias, generator=seeded(), dtype=DOUBLE)
+    if bias:
+        nn.init.normal_(module.in_bias)
+        nn.init.normal_(module.out_bias)
+    x, context = draw(2, 4, 12), draw(2, 6, 12, seed=1)
+    padding = torch.arange(6) >= torch.tensor([[6], [4]])
+    context[1, 4:] = torch.nan
+    result = module(x, padding, context=context)
+    width = 12 // heads
+    bias = module.in_bias if bias else torch.zeros(36, dtype=DOUBLE)
+    for i, kept in enumerate((6, 4)):
+        queries = x[i] @ module.in_weight[:12].T + bias[:12]
+        keys, values = (context[i, :kept] @ module.in_weight[12:].T + bias[12:]).split(12, -1)
+        rows = torch.zeros(4, 12, dtype=DOUBLE)
+        for part in (slice(head * width, (head + 1) * width) for head in range(heads)):
+            beta = convolve(keys[:, part], values[:, part]).sum(0)
+            rows[:, part] = correlate(beta / beta.norm(), queries[:, part])
+        expected = rows @ module.out_weight.T + (0 if module.out_bias is None else module.out_bias)
+        torch.testing.assert_close(result[i], expected)
+
+
+def test_a_query_retrieves_the_value_of_its_key():
+    """Unitary keys that are told apart: the answer has the cosine 1 / sqrt(S) with the right value."""
+    module = HRRAttention(1024, generator=seeded(), dtype=torch.float32)
+    nn.init.eye_(module.out_weight)
+    with torch.no_grad():
+        module.in_weight[:1024] = module.in_weight[1024:2048] = torch.eye(1024)
+    context = functional.random(4, 1024, seeded(1), unitary=True)
+    answers = module(context.flip(0), context=context)
+    values = context @ module.in_weight[2048:].T
+    torch.testing.assert_close(cosine(answers, values.flip(0)), torch.full((4,), 0.5), rtol=0, atol=0.08)
+    assert cosine(answers, values).abs().max() < 0.12
+
+
+def test_attention_to_nothing_is_nothing():
+    module = HRRAttention(8, 2)
+    x = torch.ones(2, 3, 8)
+    for context, mask in ((torch.ones(2, 0, 8), None), (torch.ones(2, 2, 8), torch.ones(2, 2, dtype=torch.bool))):
+        assert torch.equal(module(x, mask, context=context), torch.zeros(2, 3, 8))
+    assert torch.equal(module(x, torch.ones(2, 3, dtype=torch.bool), True), torch.zeros(2, 3, 8))
+    assert module(torch.zeros(2, 0, 8), is_causal=True).shape == (2, 0, 8)
+    with pytest.raises(ValueError, match=r"^HRRAttention: is_causal must be False with a context, got True$"):
+        module(x, None, True, x)
+    text = r"^HRRAttention: context must have the leading dimensions of x, \[2\], got \[3\]$"
+    with pytest.raises(ValueError, match=text):
+        module(x, context=torch.ones(3, 3, 8))
+
+
 @laws
 @given(st.integers(1, 9), st.integers(0, 5), seeds)
 def test_attention_ignores_padding_and_moves_with_the_order(length, padding, seed):
@@ -210,9 +319,10 @@ def test_memory_of_attention_is_linear_in_the_length():
     module = HRRAttention(8, 2)
     for length in (512, 4096):
         x = draw(1, length, 8, dtype=torch.float32).requires_grad_()
-        with LargestResult() as largest:
-            module(x, torch.zeros(1, length, dtype=torch.bool)).sum().backward()
-        assert largest.numel == 3 * length * 8
+        for options in ({}, {"is_causal": True}, {"context": x}):
+            with LargestResult() as largest:
+                module(x, torch.zeros(1, length, dtype=torch.bool), **options).sum().backward()
+            assert largest.numel == (2 if "context" in options else 3) * length * 8
 
 
 def test_initial_scale_and_reset():
@@ -242,6 +352,17 @@ def test_heads_that_do_not_divide_the_width():
         HRRAttention(4, 3)
 
 
+class Asking(nn.Module):
+    """Attention to a context, which is no second argument of the layer's."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = HRRAttention(4)
+
+    def forward(self, x: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        return self.attention(x, context=context)
+
+
 CALLS = [
     (lambda: Bind(4), [(3, 5)], r"Bind: x must have shape \[..., 4\], got \[3, 5\]"),
     (lambda: Bind(4), [()], r"Bind: x must have shape \[..., 4\], got \[\]"),
@@ -259,6 +380,16 @@ CALLS = [
         lambda: HRRAttention(4),
         [(2, 5, 4), (2, 5)],
         r"HRRAttention: key_padding_mask must be bool of shape \[2, 5\], got .* of shape \[2, 5\]",
+    ),
+    (
+        lambda: Asking(),
+        [(2, 5, 4), (2, 5, 3)],
+        r"HRRAttention: context must have shape \[..., S, 4\], got \[2, 5, 3\]",
+    ),
+    (
+        lambda: Asking(),
+        [(2, 5, 4), (1, 5, 4)],
+        r"HRRAttention: context must have the leading dimensions of x, \[2\], got \[1\]",
     ),
 ]
 

@@ -24,6 +24,29 @@ def draw(*shape, seed=0, dtype=DOUBLE):
     return torch.randn(shape, generator=seeded(seed), dtype=DOUBLE).to(dtype)
 
 
+class Causal(torch.nn.Module):
+    """Attention of every position to those up to it."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.attention = HRRAttention(12, 2, True, **options)
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        return self.attention(x, padding, True)
+
+
+class Cross(torch.nn.Module):
+    """Attention to a context."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.attention = HRRAttention(12, 3, **options)
+
+    def forward(self, x: torch.Tensor, context: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        return self.attention(x, padding, context=context)
+
+
+PADDING = torch.arange(5) >= torch.tensor([[5], [3], [1]])
 LAYERS = {
     "bind_one": (lambda **kw: Bind(12, **kw), lambda: (draw(3, 12),)),
     "bind_many": (lambda **kw: Bind(12, 4, **kw), lambda: (draw(3, 4, 12),)),
@@ -38,8 +61,10 @@ LAYERS = {
     "attention": (lambda **kw: HRRAttention(12, 3, **kw), lambda: (draw(3, 5, 12),)),
     "attention_padded": (
         lambda **kw: HRRAttention(12, 2, True, **kw),
-        lambda: (draw(3, 5, 12), torch.arange(5) >= torch.tensor([[5], [3], [1]])),
+        lambda: (draw(3, 5, 12), PADDING),
     ),
+    "causal": (Causal, lambda: (draw(3, 5, 12), PADDING.flip(-1))),
+    "cross": (Cross, lambda: (draw(3, 4, 12), draw(3, 5, 12, seed=1), PADDING)),
     "loss": (
         lambda **kw: HRRMultiLabelLoss(7, 12, **kw),
         lambda: (draw(3, 12), torch.arange(7) % torch.tensor([[2], [3], [4]]) == 0),
@@ -87,8 +112,11 @@ def test_dtypes(name, dtype):
 def test_attention_in_float16_survives_long_sequences_of_large_values():
     module = HRRAttention(64, 1, generator=seeded(), dtype=torch.float16)
     x = draw(1, 1, 64, seed=1).expand(1, 4096, 64) * 4
-    result, exact = module(x.half()).double(), copy.deepcopy(module).double()(x)
-    assert (result - exact).norm() <= 0.02 * exact.norm()
+    exact = copy.deepcopy(module).double()
+    for options in ({}, {"is_causal": True}, {"context": x}):
+        given = {name: value.half() if value is x else value for name, value in options.items()}
+        result, expected = module(x.half(), **given).double(), exact(x, **options)
+        assert (result - expected).norm() <= 0.02 * expected.norm()
 
 
 @layers
@@ -197,7 +225,7 @@ def test_attention_under_vmap_gives_gradients_of_every_sample():
             torch.testing.assert_close(gradient[i], exact)
 
 
-@pytest.mark.parametrize("name", ("bind_unitary", "record_weights", "attention_padded", "loss"))
+@pytest.mark.parametrize("name", ("bind_unitary", "record_weights", "attention_padded", "causal", "cross", "loss"))
 def test_autocast(name):
     module, inputs = layer(name, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):

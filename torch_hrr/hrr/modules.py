@@ -13,7 +13,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_elements, check_floating, check_generator, check_strided, placed, resolve_dtype
+from torch_hrr._checks import (
+    check_bool,
+    check_elements,
+    check_floating,
+    check_generator,
+    check_strided,
+    placed,
+    resolve_dtype,
+)
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Device, Dtype, Generator, Int, Spec, takes
 from torch_hrr.hrr import functional
@@ -152,7 +160,7 @@ class BindSuperpose(_Roles):
 
 
 class HRRAttention(DescribedModule):
-    """Multi-head self-attention linear in the sequence length, through one superposition of bound keys and values.
+    """Multi-head attention linear in the sequence length, through one superposition of bound keys and values.
 
     For each head, with ``q_t, k_t, v_t`` of width ``E / heads`` and padding left out of every sum::
 
@@ -169,9 +177,26 @@ class HRRAttention(DescribedModule):
     Row t of a head's output is a multiple of ``v_t`` alone: positions meet in the weights, which are about 1/T in size.
     Nothing marks order, so positions must be added to the input.
 
-    Input ``[..., T, E]``, output the same. O(T E log(E / heads) + T E^2) time and O(T E) memory. The binding is
-    deterministic as `functional.bind`, the projections are as deterministic as torch's matrix products. For half types
-    the cosine and the softmax are computed in float32.
+    With ``is_causal`` every position has the superposition and the softmax of what came up to it, as a recurrent net
+    would have them that is given one position after the other::
+
+        beta_t = sum_{i <= t} bind(k_i, v_i)
+        a_t    = cos(v_t, unbind(beta_t, q_t))
+        y_t    = exp(a_t) / (sum_{i <= t} exp(a_i)) v_t
+
+    Cosines are not taken again when more is known: that would take time quadratic in T. Nothing later changes a row.
+
+    With a ``context`` keys and values are those of its S positions. No ``v_t`` belongs to a query then, so that the
+    answer is what its key retrieves, values of the context and noise, of about the norm of the query::
+
+        y_t = unbind(beta, q_t)
+
+    This form is not in the paper. Masks of pairs of positions would take a superposition each, and are not taken.
+
+    Input ``[..., T, E]``, output the same. O(T E log(E / heads) + T E^2) time and O(T E) memory, with T + S for T where
+    there is a context. The binding is deterministic as `functional.bind`, the projections are as deterministic as
+    torch's matrix products, prefixes as its `cumsum`. For half types the cosine, the softmax and prefixes are computed
+    in float32.
 
     Attributes:
         in_weight: ``[3 E, E]``, the projections to queries, keys and values, drawn from N(0, 1/E) as ``out_weight``.
@@ -226,36 +251,103 @@ class HRRAttention(DescribedModule):
             if bias is not None:
                 nn.init.zeros_(bias)
 
-    def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+        context: Tensor | None = None,
+    ) -> Tensor:
         """Attends.
 
         Args:
             x: ``[..., T, E]``.
             key_padding_mask: bool ``[..., T]``, true where ``x`` is padding, as in `torch.nn.MultiheadAttention`;
-                values there, even NaN, are ignored.
+                values there, even NaN, are ignored. With a context its padding, ``[..., S]``.
+            is_causal: Whether a position attends to those up to it alone; without a context.
+            context: ``[..., S, E]`` of the leading dimensions of ``x``, where keys and values come from; None for x.
 
         Returns:
-            ``[..., T, E]``; zero, or the output bias, at padding. In the wider of the dtypes of ``x`` and the weights.
+            ``[..., T, E]``; zero, or the output bias, at padding. In the widest of the dtypes of ``x``, context and
+            weights.
 
         Raises:
-            TypeError: ``x`` or the mask is not a tensor, or ``x`` of a dtype the operators do not take.
-            ValueError: A shape is not as above.
-            RuntimeError: ``x`` or the mask is on another device than the parameters.
+            TypeError: ``x``, the context or the mask is not a tensor, or of a dtype the operators do not take.
+            ValueError: A shape is not as above, or ``is_causal`` is given with a context.
+            RuntimeError: A tensor is on another device than the parameters.
         """
-        values, weights = self._attend(x, key_padding_mask)
-        heads = (weights.unsqueeze(-1).to(values.dtype) * values).transpose(-3, -2).flatten(-2)
-        return _linear(heads, self.out_weight, self.out_bias)
+        if context is None:
+            values, weights = self._attend(x, key_padding_mask, is_causal)
+            heads = weights.unsqueeze(-1).to(values.dtype) * values
+        else:
+            heads = self._retrieve(x, key_padding_mask, is_causal, context)
+        return _linear(heads.transpose(-3, -2).flatten(-2), self.out_weight, self.out_bias)
 
     @torch.jit.export
-    def attention_weights(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """The weights ``w`` of `forward`, ``[..., heads, T]``, at least float32: 0 at padding, else they sum to 1."""
-        return self._attend(x, key_padding_mask)[1]
+    def attention_weights(self, x: Tensor, key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        """The weights ``w`` of `forward`, ``[..., heads, T]``, at least float32: 0 at padding, else they sum to 1.
 
-    def _attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        With ``is_causal`` the factor of each ``v_t``, which is 1 at the first and about 1/t later.
+        """
+        return self._attend(x, key_padding_mask, is_causal)[1]
+
+    def _attend(self, x: Tensor, mask: Tensor | None, is_causal: bool) -> tuple[Tensor, Tensor]:
         """Values ``[..., heads, T, E / heads]`` and their weights ``[..., heads, T]``."""
-        x = taken("HRRAttention", "x", x, self.in_weight)
+        _check_flag(is_causal)
+        x = self._taken("x", x)
+        x, mask, kept = self._masked(x, mask)
+        projected = _linear(x, self.in_weight, self.in_bias).unflatten(-1, (3, self.num_heads, -1))
+        queries, keys, values = projected.unbind(-3)
+        queries, keys, values = queries.transpose(-3, -2), keys.transpose(-3, -2), values.transpose(-3, -2)
+        if is_causal:
+            superposed = _prefixes(keys, values, kept)
+        else:
+            superposed = torch.ops.torch_hrr.bind_superpose(keys, values, kept, True).unsqueeze(-2)
+        retrieved: Tensor = torch.ops.torch_hrr.unbind(superposed, queries)
+        cosines = F.cosine_similarity(_steady_at_zero(widen(values)), _steady_at_zero(widen(retrieved)), dim=-1)
+        if is_causal:
+            exponentials = cosines.exp() if mask is None else cosines.exp().masked_fill(mask, 0.0)
+            # No term but those of padding is below exp(-1).
+            return values, exponentials / exponentials.cumsum(-1).clamp_min(0.1)
+        if mask is None:
+            return values, cosines.softmax(-1)
+        # Cosines are at most 1 and exp(-1e4) is 0 in every dtype. Twice, because a softmax of padding alone is uniform.
+        return values, cosines.masked_fill(mask, -1e4).softmax(-1).masked_fill(mask, 0.0)
+
+    def _retrieve(self, x: Tensor, mask: Tensor | None, is_causal: bool, context: Tensor) -> Tensor:
+        """What the queries of ``x`` retrieve from a context, ``[..., heads, T, E / heads]``."""
+        _check_flag(is_causal)
+        if is_causal:
+            raise ValueError("HRRAttention: is_causal must be False with a context, got True")
+        x, context = self._taken("x", x), self._taken("context", context)
+        if context.shape[:-2] != x.shape[:-2]:
+            raise ValueError(
+                f"HRRAttention: context must have the leading dimensions of x, {list(x.shape[:-2])}, "
+                f"got {list(context.shape[:-2])}"
+            )
+        context, _, kept = self._masked(context, mask)
+        bias, of_queries = self.in_bias, self.embed_dim
+        queries = _linear(x, self.in_weight[:of_queries], None if bias is None else bias[:of_queries])
+        pairs = _linear(context, self.in_weight[of_queries:], None if bias is None else bias[of_queries:])
+        keys, values = pairs.unflatten(-1, (2, self.num_heads, -1)).unbind(-3)
+        superposed: Tensor = torch.ops.torch_hrr.bind_superpose(
+            keys.transpose(-3, -2), values.transpose(-3, -2), kept, True
+        )
+        queries = queries.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+        retrieved: Tensor = torch.ops.torch_hrr.unbind(superposed.unsqueeze(-2), queries)
+        return retrieved
+
+    def _taken(self, argument: str, x: Tensor) -> Tensor:
+        x = taken("HRRAttention", argument, x, self.in_weight)
         if x.dim() < 2 or x.shape[-1] != self.embed_dim:
-            raise ValueError(f"HRRAttention: x must have shape [..., T, {self.embed_dim}], got {list(x.shape)}")
+            length = "T" if argument == "x" else "S"
+            raise ValueError(
+                f"HRRAttention: {argument} must have shape [..., {length}, {self.embed_dim}], got {list(x.shape)}"
+            )
+        return x
+
+    def _masked(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The input without padding, the mask of all heads, and weights that are 0 at padding."""
         kept: Tensor | None = None
         if mask is not None:
             mask = taken("HRRAttention", "key_padding_mask", mask, self.in_weight, False)
@@ -267,19 +359,27 @@ class HRRAttention(DescribedModule):
             x = x.masked_fill(mask.unsqueeze(-1), 0.0)
             mask = mask.unsqueeze(-2)
             kept = mask.logical_not().to(x.dtype)
-        projected = _linear(x, self.in_weight, self.in_bias).unflatten(-1, (3, self.num_heads, -1))
-        queries, keys, values = projected.unbind(-3)
-        queries, keys, values = queries.transpose(-3, -2), keys.transpose(-3, -2), values.transpose(-3, -2)
-        superposed: Tensor = torch.ops.torch_hrr.bind_superpose(keys, values, kept, True)
-        retrieved: Tensor = torch.ops.torch_hrr.unbind(superposed.unsqueeze(-2), queries)
-        cosines = F.cosine_similarity(_steady_at_zero(widen(values)), _steady_at_zero(widen(retrieved)), dim=-1)
-        if mask is None:
-            return values, cosines.softmax(-1)
-        # Cosines are at most 1 and exp(-1e4) is 0 in every dtype. Twice, because a softmax of padding alone is uniform.
-        return values, cosines.masked_fill(mask, -1e4).softmax(-1).masked_fill(mask, 0.0)
+        return x, mask, kept
 
     def _summary(self) -> dict[str, Any]:
         return {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "bias": self.in_bias is not None}
+
+
+def _check_flag(is_causal: bool) -> None:
+    if is_scripting():
+        return
+    else:
+        check_bool("HRRAttention", "is_causal", is_causal)
+
+
+def _prefixes(keys: Tensor, values: Tensor, kept: Tensor | None) -> Tensor:
+    """``sum_{i <= t} bind(k_i, v_i)`` divided by t + 1, which keeps it in range and does not change a cosine."""
+    bound: Tensor = torch.ops.torch_hrr.bind(widen(keys), widen(values))
+    bound = widen(bound)
+    if kept is not None:
+        bound = bound * kept.unsqueeze(-1)
+    counts = torch.arange(1, bound.shape[-2] + 1, device=bound.device, dtype=bound.dtype)
+    return bound.cumsum(-2) / counts.unsqueeze(-1)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
