@@ -24,6 +24,12 @@ def made(kind, *calls, **settings):
     return structure.vector
 
 
+def written(address, value):
+    memory = hrr.SparseDistributedMemory(DIM, 9, 3, device="cpu")
+    memory.write(address, value)
+    return memory.read(address)
+
+
 def stored(vectors):
     store = hrr.VectorStore(DIM, device="cpu")
     store.add_many(["a", "b", "c"], vectors)
@@ -96,6 +102,9 @@ CALLS = {
         B,
     ),
     "Multiset": (lambda x, y: made(hrr.Multiset, ("add", x, 2), ("extend", y), ("remove", x)), A[0], B),
+    "HopfieldMemory": (lambda items, query: hrr.HopfieldMemory(items).recall(query, abs(query[:, 0])), A, B),
+    "SparseDistributedMemory": (written, A, B),
+    "UnitaryCauchy": (lambda loc, rho: hrr.UnitaryCauchy(loc, rho / 9).mean, A, B.abs()),
     "Tree": (lambda x, y: made(hrr.Tree, ("add", "lr", x), ("remove", "r", y)), A[0], B[0]),
     "Automaton": (lambda x, y: made(hrr.Automaton, ("add", x, y, x), ("remove", y[0], x[0], x[0])), A, B),
     "Stack": (lambda x: made(hrr.Stack, ("push", x)), A[0]),

@@ -83,6 +83,8 @@ OTHERS = {
     hrr.HRROperations: lambda _: hrr.HRROperations(8, "cpu"),
     hrr.HybridHRRSystem: lambda _: hrr.HybridHRRSystem(8, "cpu"),
     hrr.Unbind: lambda _: hrr.Unbind(8),
+    hrr.UnitaryCauchy: lambda _: hrr.UnitaryCauchy(torch.zeros(2, 3), 0.5),
+    hrr.UnitaryUniform: lambda _: hrr.UnitaryUniform(8),
     runtime.GPUContext: lambda _: runtime.GPUContext("cpu"),
     runtime.GPUMemoryAnalysis: lambda _: runtime.GPUMemoryAnalysis("cpu"),
     runtime.GPUMemoryManager: lambda _: runtime.GPUMemoryManager("cpu", 1.0),

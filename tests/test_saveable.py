@@ -71,6 +71,12 @@ def automaton():
     return made
 
 
+def sparse_memory():
+    made = hrr.SparseDistributedMemory(8, 9, 3, 5, seed=2**64 - 3)
+    made.write(drawn(2, 8), drawn(2, 5))
+    return made
+
+
 def stack():
     made = hrr.Stack(8, dtype=torch.bfloat16)
     made.push(drawn(8))
@@ -154,6 +160,7 @@ EXAMPLES = {
     "torch_hrr.graph": graph,
     "torch_hrr.hash_table": table,
     "torch_hrr.hierarchy": levels,
+    "torch_hrr.hopfield_memory": lambda: hrr.HopfieldMemory(drawn(2, 8), 3.5),
     "torch_hrr.item_memory": lambda: hrr.ItemMemory(drawn(2, 8), ["a", "b"]),
     "torch_hrr.liquid_state_machine": lambda: encoding.LiquidStateMachine(input_dim=1, units=6),
     "torch_hrr.lsm_classifier": classifier,
@@ -166,6 +173,7 @@ EXAMPLES = {
     "torch_hrr.sequence": sequence,
     "torch_hrr.sinusoidal_config": lambda: CONFIG,
     "torch_hrr.sinusoidal_embedder": lambda: encoding.ConfigurableSinusoidalEmbedder(CONFIG),
+    "torch_hrr.sparse_distributed_memory": sparse_memory,
     "torch_hrr.stack": stack,
     "torch_hrr.tree": tree,
     "torch_hrr.vector_store": store,

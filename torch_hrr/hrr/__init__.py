@@ -7,6 +7,8 @@ types are stored as such and computed in float32.
 from typing import TYPE_CHECKING
 
 from torch_hrr._moved import names_of
+from torch_hrr.hrr.associative import HopfieldMemory, SparseDistributedMemory
+from torch_hrr.hrr.distributions import UnitaryCauchy, UnitaryUniform
 from torch_hrr.hrr.encoders import at, fractional_power_encoding, graph, ngrams, sequence
 from torch_hrr.hrr.functional import (
     bind,
@@ -54,6 +56,7 @@ __all__ = [
     "HRRMultiLabelLoss",
     "HRROperations",
     "HashTable",
+    "HopfieldMemory",
     "HybridHRRSystem",
     "ItemMemory",
     "Multiset",
@@ -61,9 +64,12 @@ __all__ = [
     "Record",
     "Resonator",
     "Sequence",
+    "SparseDistributedMemory",
     "Stack",
     "Tree",
     "Unbind",
+    "UnitaryCauchy",
+    "UnitaryUniform",
     "Vector",
     "VectorStore",
     "Vocabulary",
