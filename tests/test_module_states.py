@@ -82,6 +82,18 @@ MODULES = {
         lambda record: [record.vector, record["a"]],
     ),
     "Stack": (lambda device: hrr.Stack(8, seed=4, device=device), pushed, lambda stack: [stack.vector, stack.top()]),
+    "Tree": (
+        lambda device: hrr.Tree(8, seed=4, device=device),
+        lambda tree: tree.add("lr", X[0].to(tree.vector.device)) or tree, lambda tree: [tree.vector, tree.get("l")],
+    ),
+    "HopfieldMemory": (
+        lambda device: hrr.HopfieldMemory(X.to(device), 3.0), None, lambda memory: memory.recall(X + 0.1)
+    ),
+    "SparseDistributedMemory": (
+        lambda device: hrr.SparseDistributedMemory(8, 9, 3, seed=4, device=device),
+        lambda memory: memory.write(X.to(memory.device)) or memory,
+        lambda memory: [memory.read(X), memory.writes(X)],
+    ),
     "AssemblyLayer": (
         lambda device: assembly.AssemblyLayer(8, 20, 4, p=0.5, trainable=True, bias=True, device=device), None,
         lambda module: module(X),

@@ -71,9 +71,35 @@ def a_table(x):
     return table.get(x[2]), table.vector
 
 
+def an_edited_sequence(x):
+    items, memory = hrr.Sequence(DIM, device="cpu"), hrr.ItemMemory(x)
+    items.extend(x[:4])
+    items.insert(2, x[4] * 2, memory)
+    items.replace(0, x[5], x[0])
+    return items.remove(-1, memory), items.vector
+
+
+def structures_of_peers(x):
+    bag, tree, automaton = (kind(DIM, device="cpu") for kind in (hrr.Multiset, hrr.Tree, hrr.Automaton))
+    bag.add(x[0] * 2, 3)
+    tree.add("lr", x[1])
+    automaton.add(x[:2], x[2:4], x[4:])
+    answer = automaton.run(x[0], x[2:4], hrr.ItemMemory(x))
+    return bag.count(x), bag.contains(x), tree.get("l"), automaton.transition(x[0], x[2]), answer.values, answer.indices
+
+
+def a_sparse_memory(x):
+    memory = hrr.SparseDistributedMemory(DIM, 20, 3, device="cpu")
+    memory.write(x * 2)
+    return memory.read(x + 0.1), memory.writes(x)
+
+
 @pytest.mark.parametrize(
     "use",
-    (a_store, a_vocabulary, a_memory, a_record, a_sequence, a_stack, a_graph, a_table),
+    [
+        *(a_store, a_vocabulary, a_memory, a_record, a_sequence, a_stack, a_graph, a_table),
+        *(an_edited_sequence, structures_of_peers, a_sparse_memory),
+    ],
     ids=lambda use: use.__name__,
 )
 def test_objects_are_made_and_changed(use):

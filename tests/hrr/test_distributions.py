@@ -176,6 +176,19 @@ def test_every_dtype(dtype):
     assert UnitaryUniform(16, device="cpu", dtype=dtype).sample().dtype == dtype
 
 
+def test_autocast_rounds_nothing():
+    q = UnitaryCauchy(torch.zeros(7), 0.5, validate_args=True)
+
+    def work():
+        torch.manual_seed(0)
+        x = q.rsample((3,))
+        return x, q.log_prob(x), q.mean, q.phases(x)
+
+    expected = work()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(map(torch.equal, work(), expected))
+
+
 GOOD = torch.zeros(3)
 REFUSED = [
     (lambda: UnitaryCauchy(GOOD, 0.5, 9), ValueError, "UnitaryCauchy: dim must be 7 or 8 for 3 phases, got 9"),

@@ -111,9 +111,16 @@ def change(made, number):
             made.push(row(number))
         case hrr.Graph() | hrr.HashTable():
             made.add(row(number), row(number))
+        case hrr.Multiset():
+            made.add(row(number))
+        case hrr.Tree():
+            made.add("lr", row(number))
+        case hrr.Automaton():
+            made.add(row(number), row(number), row(number))
 
 
 KINDS = [hrr.Graph, hrr.HashTable, hrr.Record, hrr.Sequence, hrr.Stack, hrr.VectorStore, hrr.Vocabulary]
+KINDS += [hrr.Multiset, hrr.Tree, hrr.Automaton]
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])

@@ -5,7 +5,8 @@ m = (D - 1) // 2 free phases, one for each other bin k = 1 to m. Densities are w
 divided by ``(D / 2)^(m / 2)`` they are those with respect to the surface that the vectors make. Divergences are the
 same either way.
 
-As of all of `torch.distributions`, samples come from torch's default generator of the device.
+As of all of `torch.distributions`, samples come from torch's default generator of the device. Half types are computed
+in float32; autocast rounds nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_broadcast, check_elements, check_vectors, real, resolve_dtype, sizes
 from torch_hrr._repr import Described, place_of
 from torch_hrr._spec import Bool, Device, Dtype, Int, takes
@@ -184,7 +186,8 @@ class UnitaryCauchy(Described, Distribution):
         pairs = torch.stack([radius * phases.cos(), radius * phases.sin()], -1).flatten(-2)
         one = pairs.new_ones(*phases.shape[:-1], 1)
         packed = [one, pairs] if self.dim % 2 else [one, pairs, one]
-        return functional.from_spectrum(torch.cat(packed, -1)).to(self.loc.dtype)
+        with full_precision(pairs.device):
+            return functional.from_spectrum(torch.cat(packed, -1)).to(self.loc.dtype)
 
     def _summary(self) -> dict[str, Any]:
         batch = {"batch": self.batch_shape} if self.batch_shape else {}
@@ -229,7 +232,8 @@ def _free(dim: int) -> int:
 
 
 def _spectrum(value: Tensor) -> Tensor:
-    return functional.spectrum(value.to(compute_dtype(value.dtype)))
+    with full_precision(value.device):
+        return functional.spectrum(value.to(compute_dtype(value.dtype)))
 
 
 def _pairs(spectrum: Tensor) -> Tensor:

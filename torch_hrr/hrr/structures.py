@@ -308,7 +308,7 @@ class _Structure(SharedVectors):
     def _check_memory(self, op: str, memory: ItemMemory) -> None:
         if not isinstance(memory, ItemMemory):
             raise TypeError(f"{op}: memory must be an ItemMemory, got {type(memory).__name__}")
-        check_vectors(op, "memory", memory.vectors, self.dim, self._vector.device)
+        check_vectors(op, "memory", memory._vectors, self.dim, self._vector.device)
 
     def _permute(self, vectors: Tensor, power: int = 1) -> Tensor:
         return functional.permute(vectors, self.seed, power)
@@ -316,7 +316,7 @@ class _Structure(SharedVectors):
 
 def _recalled(memory: ItemMemory, noisy: Tensor) -> Tensor:
     """The items of a memory that are nearest to noisy ones."""
-    return memory.vectors[memory.cleanup(noisy)[1].squeeze(-1)]
+    return memory._vectors[memory.cleanup(noisy)[1].squeeze(-1)]
 
 
 class _Counted(_Structure):
@@ -795,7 +795,7 @@ class Automaton(_Structure):
         """
         self._check_memory("run", memory)
         (state,), (word,) = self._check("run", state=state), self._check("run", 2, word=word)
-        table, states = self._vector, memory.vectors
+        table, states = self._vector, memory._vectors
         lead = check_broadcast("run", "state, word and vector", state.shape[:-1], word.shape[:-2], table.shape[:-1])
         values = [table.new_empty(*lead, 0, dtype=compute_dtype(states.dtype))]
         indices = [table.new_empty(*lead, 0, dtype=torch.int64)]
