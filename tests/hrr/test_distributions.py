@@ -225,4 +225,6 @@ def test_values_out_of_range_are_refused_where_torch_validates():
     for value in (2 * x, -x, torch.zeros(8), hrr.unitary(torch.tensor([1.0, -1, 0.5, 2, -3, 1, 1, -5])), x * math.nan):
         with pytest.raises(ValueError, match="to be within the support"):
             q.log_prob(value)
+        with pytest.raises(ValueError, match="to be within the support"):
+            q.expand((2,)).log_prob(value)
         assert UnitaryUniform(8, device="cpu", validate_args=False).log_prob(value).shape == ()

@@ -117,6 +117,10 @@ def test_attention_in_float16_survives_long_sequences_of_large_values():
         given = {name: value.half() if value is x else value for name, value in options.items()}
         result, expected = module(x.half(), **given).double(), exact(x, **options)
         assert (result - expected).norm() <= 0.02 * expected.norm()
+    with torch.autocast("cpu", dtype=torch.float16):
+        result = module.float()(x.float(), is_causal=True).double()
+    expected = exact(x, is_causal=True)
+    assert (result - expected).norm() <= 0.02 * expected.norm()
 
 
 @layers

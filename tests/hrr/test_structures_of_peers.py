@@ -79,6 +79,16 @@ def test_the_ends_of_a_sequence_need_no_memory(length):
         assert len(last) == 4
 
 
+def test_a_large_item_does_not_hide_those_that_move_up():
+    items = rows(19, 5, DIM) * torch.tensor([1.0, 1, 100, 1, 1])[:, None]
+    made, memory = filled(items), ItemMemory(items)
+    assert torch.equal(made.remove(2, memory), items[2])
+    torch.testing.assert_close(made.vector, encoders.sequence(items[[0, 1, 3, 4]]), rtol=0, atol=1e-4)
+    for _ in range(4):
+        made.remove(0, memory)
+    assert torch.equal(made.vector, torch.zeros(DIM)) and len(made) == 0
+
+
 def test_an_item_misread_leaves_noise_one_place_beside():
     """The memory lacks the first item: as the docstring has it, another is there and the difference one place on."""
     items = rows(3, 6, DIM, dtype=DOUBLE)

@@ -286,8 +286,7 @@ class SparseDistributedMemory(SharedVectors):
             ValueError: D, V or leading dimensions do not fit.
             RuntimeError: the devices differ.
 
-        Cost: O(M D + k V) a row. Without gradients the locations are changed in place. On CUDA the order of the sums,
-        and so their last bits, may change from run to run.
+        Cost: O(M D + k V) a row. On CUDA the order of the sums, and so their last bits, may change from run to run.
         """
         counters = self._counters
         address = check_vectors("write", "address", address, self.dim, self.device)
@@ -298,12 +297,10 @@ class SparseDistributedMemory(SharedVectors):
         places = self._active(address).expand(*lead, -1).reshape(-1, self.active)
         if counters.dtype != dtype or (counters.is_inference() and not torch.is_inference_mode_enabled()):
             counters = counters.to(dtype, copy=True)
-        in_place = not counters.requires_grad and not (rows.requires_grad and torch.is_grad_enabled())
         step = max(1, _SPREAD // (self.active * rows.shape[1]))
         for some, them in zip(rows.split(step), places.split(step), strict=True):
-            spread = some.repeat_interleave(self.active, 0)
-            add = counters.index_add_ if in_place else counters.index_add
-            counters = add(0, them.flatten(), spread)
+            # In place: no derivative needs what was there.
+            counters.index_add_(0, them.flatten(), some.repeat_interleave(self.active, 0))
         self._counters = counters
 
     @locked
