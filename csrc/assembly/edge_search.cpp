@@ -37,7 +37,7 @@ int64_t EdgeSearch::find(size_t index, std::vector<uint64_t>& pairs) {
       }
     }
     if (!rows_.empty()) {
-      match(fiber, kept_[index], least, slots, pairs);
+      match(fiber, *kept_[index], least, slots, pairs);
     }
   }
   std::sort(pairs.begin(), pairs.end());

@@ -12,7 +12,7 @@ namespace torch_hrr::assembly {
 class EdgeSearch {
  public:
   // `kept` are the rows of each fiber.
-  EdgeSearch(const Brain& brain, std::vector<KeptRows>& kept, bool threads)
+  EdgeSearch(const Brain& brain, std::vector<LentRows>& kept, bool threads)
       : brain_(brain), kept_(kept), threads_(threads) {}
 
   // Searches for the edges from the firing rows to target slots that these rows do not know: `pairs` becomes (row,
@@ -33,7 +33,7 @@ class EdgeSearch {
   void match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots, std::vector<uint64_t>& pairs);
 
   const Brain& brain_;
-  std::vector<KeptRows>& kept_;
+  std::vector<LentRows>& kept_;
   bool threads_;
   // Memory that rounds share.
   std::vector<int64_t> rows_;

@@ -1,119 +1,189 @@
-// Places of rows, and which of them are given up.
+// Places of rows, which of them are given up, and what waits for the next call.
 #include "csrc/assembly/kept_rows.h"
 
 #include <algorithm>
 #include <cmath>
+#include <list>
+#include <mutex>
 
 #include "csrc/huge_pages.h"
 
 namespace torch_hrr::assembly {
 namespace {
 
-// In large pages where there are any: small ones can take longer to come than rows to be drawn. Null where there is no
-// memory.
+// In large pages where rows will fill them: small ones can take longer to come than rows to be drawn. Null where there
+// is no memory.
 void* large_memory(int64_t bytes) {
   constexpr int64_t kPage = int64_t{2} << 20;
-  const int64_t alignment = bytes < kPage ? 64 : kPage;
+  const int64_t alignment = bytes < 8 * kPage ? 64 : kPage;
   const auto size = static_cast<size_t>((bytes + alignment - 1) / alignment * alignment);
   void* const memory = std::aligned_alloc(static_cast<size_t>(alignment), size);
-  if (memory != nullptr) {
+  if (memory != nullptr && alignment == kPage) {
     prefer_huge_pages(memory, size);
   }
   return memory;
 }
 
+// Rows that wait, the latest first.
+struct Waiting {
+  std::mutex mutex;
+  std::list<std::unique_ptr<KeptRows>> rows;
+  int64_t bytes = 0;
+};
+Waiting& waiting() {
+  static auto& all = *new Waiting;
+  return all;
+}
+
 }  // namespace
 
-KeptRows::KeptRows(const Fiber& fiber, const Area& target, int64_t bytes) {
+KeptRows::KeptRows(const Fiber& fiber, const Area& source, const Area& target, int64_t bytes) {
   if (fiber.connectome == nullptr || fiber.connectome->empty != 0) {
     return;
   }
   const kernels::GapTables& tables = *fiber.connectome;
+  key_ = fiber.key();
+  p_ = tables.p;
+  n_ = target.n;
   blocks_ = kernels::block_count(tables, target.n);
   // Four standard deviations above the mean, and what is drawn at once.
   const double edges = tables.p * static_cast<double>(std::min(tables.width, target.n));
   const auto columns = static_cast<int64_t>(edges + 4 * std::sqrt(edges));
   edges_.capacity = (columns / kernels::kListGrain + 2) * kernels::kListGrain;
   const int64_t bytes_of_list = edges_.capacity * kernels::bytes_of_column(tables);
-  const int64_t bytes_of_row = blocks_ * (bytes_of_list + static_cast<int64_t>(sizeof(int32_t)));
-  edges_.places = std::min<int64_t>(bytes / bytes_of_row, INT32_MAX);
-  bytes_of_columns_ = edges_.places * blocks_ * bytes_of_list;
+  bytes_of_row_ = blocks_ * (bytes_of_list + static_cast<int64_t>(sizeof(int32_t)));
+  edges_.places = std::min(bytes / bytes_of_row_, source.n);
 }
 
-const int32_t* KeptRows::find(const Area& source, const std::vector<int64_t>& rows) {
+bool KeptRows::serve(const KeptRows& wanted) const {
+  return key_ == wanted.key_ && p_ == wanted.p_ && n_ == wanted.n_ && edges_.places >= wanted.edges_.places;
+}
+
+int64_t KeptRows::bytes_in_use() const {
+  return static_cast<int64_t>(row_of_.size()) * bytes_of_row_;
+}
+
+// Where the place of a row stands: at the end of its list, -1, for a row that has none.
+int32_t* KeptRows::place_of(int64_t row) {
+  // The upper bits of Fibonacci hashing.
+  const uint32_t hash = static_cast<uint32_t>(row) * 0x9e3779b1u;
+  int32_t* place = &head_[static_cast<size_t>(uint64_t{hash} * head_.size() >> 32)];
+  while (*place >= 0 && row_of_[static_cast<size_t>(*place)] != row) {
+    place = &next_[static_cast<size_t>(*place)];
+  }
+  return place;
+}
+
+const int32_t* KeptRows::find(const std::vector<int64_t>& rows) {
   places_.clear();
   for (const int64_t row : rows) {
-    const int32_t slot = source.slot_of[row];
-    places_.push_back(slot >= 0 && slot < static_cast<int32_t>(place_of_.size()) ? place_of_[static_cast<size_t>(slot)]
-                                                                                 : -1);
+    places_.push_back(head_.empty() ? -1 : *place_of(row));
   }
   return places_.data();
 }
 
 const int32_t* KeptRows::admit(const Area& source, const std::vector<int64_t>& rows) {
-  if (edges_.places == 0) {
-    return find(source, rows);
-  }
-  ++calls_;
-  place_of_.resize(static_cast<size_t>(source.slots[0]), -1);
-  if (memory_ == nullptr) {
-    memory_.reset(large_memory(bytes_of_columns_ + edges_.places * blocks_ * static_cast<int64_t>(sizeof(int32_t))));
+  if (memory_ == nullptr && edges_.places > 0) {
+    memory_.reset(large_memory(edges_.places * bytes_of_row_));
     if (memory_ == nullptr) {
       edges_.places = 0;
-      return find(source, rows);
+    } else {
+      edges_.columns = memory_.get();
+      const int64_t lengths = edges_.places * blocks_ * static_cast<int64_t>(sizeof(int32_t));
+      edges_.lengths =
+          reinterpret_cast<int32_t*>(static_cast<char*>(memory_.get()) + edges_.places * bytes_of_row_ - lengths);
+      const auto places = static_cast<size_t>(edges_.places);
+      head_.assign(places, -1);
+      for (std::vector<int32_t>* each : {&next_, &row_of_, &places_}) {
+        each->reserve(places);
+      }
+      fired_.reserve(places);
     }
-    edges_.columns = memory_.get();
-    edges_.lengths = reinterpret_cast<int32_t*>(static_cast<char*>(memory_.get()) + bytes_of_columns_);
   }
+  if (memory_ == nullptr) {
+    return find(rows);
+  }
+  ++calls_;
   for (int64_t i = 0; i < *source.winner_count; ++i) {
-    const int32_t place = place_of_[static_cast<size_t>(source.slot_of[source.winners[i]])];
+    const int32_t place = *place_of(source.winners[i]);
     if (place >= 0) {
       fired_[static_cast<size_t>(place)] = calls_;
     }
   }
-  leaving_.clear();
-  bool listed = false;
+  bool fits = true;
+  places_.clear();
   for (const int64_t row : rows) {
-    const int32_t slot = source.slot_of[row];
-    if (place_of_[static_cast<size_t>(slot)] >= 0) {
-      continue;
-    }
-    if (static_cast<int64_t>(slot_of_.size()) < edges_.places) {
-      slot_of_.push_back(-1);
-      fired_.push_back(calls_);
-      assign(static_cast<int32_t>(slot_of_.size()) - 1, slot);
-      continue;
-    }
-    if (!listed) {
-      listed = true;
-      for (size_t place = 0; place < fired_.size(); ++place) {
-        if (fired_[place] != calls_) {
-          leaving_.push_back(static_cast<int32_t>(place));
-        }
-      }
-      std::stable_sort(leaving_.begin(), leaving_.end(), [&](int32_t a, int32_t b) {
-        return fired_[static_cast<size_t>(a)] > fired_[static_cast<size_t>(b)];
-      });
-    }
-    if (leaving_.empty()) {
-      break;
-    }
-    assign(leaving_.back(), slot);
-    leaving_.pop_back();
+    fits = fits && (*place_of(row) >= 0 || assign(row));
+    places_.push_back(*place_of(row));
   }
-  return find(source, rows);
+  return places_.data();
 }
 
-void KeptRows::assign(int32_t place, int32_t slot) {
-  int32_t& owner = slot_of_[static_cast<size_t>(place)];
-  if (owner >= 0) {
-    place_of_[static_cast<size_t>(owner)] = -1;
+// Gives the row a place; false where rows that fire have them all.
+bool KeptRows::assign(int64_t row) {
+  const size_t used = row_of_.size();
+  auto place = static_cast<int32_t>(used);
+  if (static_cast<int64_t>(used) < edges_.places) {
+    row_of_.push_back(-1);
+    next_.push_back(-1);
+    fired_.push_back(0);
+  } else {
+    // A row that fired since the hand came by has another turn.
+    size_t steps = 0;
+    for (;; ++steps) {
+      hand_ = hand_ + 1 < used ? hand_ + 1 : 0;
+      if (steps == 2 * used) {
+        return false;
+      }
+      if (fired_[hand_] == 0) {
+        break;
+      }
+      fired_[hand_] = fired_[hand_] == calls_ ? calls_ : 0;
+    }
+    place = static_cast<int32_t>(hand_);
+    int32_t* const link = place_of(row_of_[hand_]);
+    *link = next_[hand_];
+    next_[hand_] = -1;
   }
-  owner = slot;
-  place_of_[static_cast<size_t>(slot)] = place;
+  row_of_[static_cast<size_t>(place)] = static_cast<int32_t>(row);
   fired_[static_cast<size_t>(place)] = calls_;
+  *place_of(row) = place;
   for (int64_t block = 0; block < blocks_; ++block) {
     edges_.lengths[block * edges_.places + place] = kernels::KeptEdges::kNotDrawn;
+  }
+  return true;
+}
+
+LentRows lend_rows(const Fiber& fiber, const Area& source, const Area& target, int64_t bytes) {
+  LentRows lent(new KeptRows(fiber, source, target, bytes));
+  Waiting& all = waiting();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (auto rows = all.rows.begin(); rows != all.rows.end(); ++rows) {
+    if ((*rows)->serve(*lent)) {
+      all.bytes -= (*rows)->bytes_in_use();
+      lent.reset(rows->release());
+      all.rows.erase(rows);
+      break;
+    }
+  }
+  return lent;
+}
+
+void GiveBack::operator()(KeptRows* given) const {
+  constexpr int64_t kMostBytes = int64_t{24} << 20;
+  std::unique_ptr<KeptRows> rows(given);
+  const int64_t bytes = rows->bytes_in_use();
+  if (bytes == 0 || bytes > kMostBytes) {
+    return;
+  }
+  std::list<std::unique_ptr<KeptRows>> leaving;
+  Waiting& all = waiting();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.rows.push_front(std::move(rows));
+  all.bytes += bytes;
+  while (all.bytes > kMostBytes) {
+    all.bytes -= all.rows.back()->bytes_in_use();
+    leaving.splice(leaving.end(), all.rows, std::prev(all.rows.end()));
   }
 }
 

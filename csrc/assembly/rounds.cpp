@@ -17,10 +17,10 @@ using kernels::kernel_table;
 
 class Rounds {
  public:
-  Rounds(Brain& brain, int64_t rounds, bool threads, int64_t* needed)
+  Rounds(Brain& brain, bool threads, int64_t* needed)
       : brain_(brain),
         needed_(needed),
-        kept_(kept_rows(brain, rounds)),
+        kept_(kept_rows(brain)),
         selection_(brain, kept_, threads),
         search_(brain, kept_, threads),
         pairs_(brain.fibers.size()) {
@@ -77,16 +77,15 @@ class Rounds {
     return brain_.areas[static_cast<size_t>(fiber.source)];
   }
 
-  // Rows that are drawn in a round are of use in it where a fiber learns, and in later ones.
-  static std::vector<KeptRows> kept_rows(const Brain& brain, int64_t rounds) {
+  static std::vector<LentRows> kept_rows(const Brain& brain) {
     constexpr int64_t kMostBytes = int64_t{64} << 20;
-    constexpr int64_t kBytesPerNeuron = 64;
-    std::vector<KeptRows> kept;
+    constexpr int64_t kBytesPerNeuron = 256;
+    std::vector<LentRows> kept;
     for (const Fiber& fiber : brain.fibers) {
       const Area& target = brain.areas[static_cast<size_t>(fiber.target)];
       const int64_t bytes =
           std::min(kMostBytes / static_cast<int64_t>(brain.fibers.size()), kBytesPerNeuron * target.n);
-      kept.emplace_back(fiber, target, rounds > 1 || fiber.learns() ? bytes : 0);
+      kept.push_back(lend_rows(fiber, brain.areas[static_cast<size_t>(fiber.source)], target, bytes));
     }
     return kept;
   }
@@ -180,7 +179,7 @@ class Rounds {
 
   Brain& brain_;
   int64_t* needed_;
-  std::vector<KeptRows> kept_;  // by fiber
+  std::vector<LentRows> kept_;  // by fiber
   Selection selection_;
   EdgeSearch search_;
   std::vector<Target> targets_;
@@ -202,7 +201,7 @@ int64_t run_rounds(Brain& brain, int64_t rounds, bool threads, int64_t* needed) 
   for (size_t f = 0; f < brain.fibers.size(); ++f) {
     needed[f] = 0;
   }
-  Rounds state(brain, rounds, threads, needed);
+  Rounds state(brain, threads, needed);
   for (int64_t round = 0; round < rounds; ++round) {
     if (!state.run()) {
       return round;

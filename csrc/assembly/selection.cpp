@@ -48,7 +48,7 @@ void Selection::deliver(Fiber& fiber) {
   // Until all is done counts are of no rows in particular.
   *fiber.delivered_count = -1;
   if (!left_.empty()) {
-    add_rows(fiber, left_, -1, kept.find(source, left_), /*afresh=*/false);
+    add_rows(fiber, left_, -1, kept.find(left_), /*afresh=*/false);
   }
   add_rows(fiber, entered_, 1, kept.admit(source, entered_), afresh);
   std::copy(now, now_end, fiber.delivered);

@@ -20,7 +20,7 @@ struct Target {
 class Selection {
  public:
   // `kept` are the rows of each fiber.
-  Selection(Brain& brain, std::vector<KeptRows>& kept, bool threads) : brain_(brain), kept_(kept), threads_(threads) {}
+  Selection(Brain& brain, std::vector<LentRows>& kept, bool threads) : brain_(brain), kept_(kept), threads_(threads) {}
 
   // Brings the counts of the target's fibers up to date and selects its winners; a fixed area keeps those it has.
   void choose(Target& target);
@@ -36,7 +36,7 @@ class Selection {
     return brain_.areas[static_cast<size_t>(index)];
   }
   KeptRows& kept_of(const Fiber& fiber) {
-    return kept_[static_cast<size_t>(&fiber - brain_.fibers.data())];
+    return *kept_[static_cast<size_t>(&fiber - brain_.fibers.data())];
   }
   void deliver(Fiber& fiber);
   void add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, int32_t sign, const int32_t* places, bool afresh);
@@ -48,7 +48,7 @@ class Selection {
   void add_all_candidates(const Target& target, int64_t bound, int shift);
 
   Brain& brain_;
-  std::vector<KeptRows>& kept_;
+  std::vector<LentRows>& kept_;
   bool threads_;
   // Memory that rounds share.
   std::vector<int64_t> entered_, left_, excess_, ordered_, inputs_;

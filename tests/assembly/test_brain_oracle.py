@@ -5,7 +5,7 @@ import pytest
 import torch
 from dense_brain import keyed_order, oracle_of
 
-from torch_hrr.assembly import Brain
+from torch_hrr.assembly import Brain, connectome_inputs
 
 
 def call(name, *args, **kwargs):
@@ -242,6 +242,31 @@ def test_seeds_differ_and_agree_with_the_oracle(seed):
         each.project(stimuli=onto("s.A"), areas=onto("AA"), rounds=10)
     assert_same(brain, dense, "at the end")
     assert not torch.equal(other.winners("A"), brain.winners("A"))
+
+
+# Brains of one seed share rows; every one of these graphs differs from another in one thing. Those of 2000 rows have
+# more that fire than are kept.
+GRAPHS = [
+    {"source": 2000, "n": 1500, "p": 0.1, "seed": 1}, {"source": 800, "n": 1400, "p": 0.1, "seed": 1},
+    {"source": 800, "n": 1500, "p": 0.1, "seed": 1}, {"source": 2000, "n": 1500, "p": 0.12, "seed": 1},
+    {"source": 2000, "n": 1500, "p": 0.1, "seed": 2},
+]  # fmt: skip
+
+
+def test_rows_that_wait_for_the_next_brain_are_those_of_its_graph():
+    generator = torch.Generator().manual_seed(0)
+    for turn in range(8):
+        for graph in GRAPHS:
+            brain = Brain(p=graph["p"], seed=graph["seed"])
+            brain.add_area("A", graph["source"], 100)
+            brain.add_area("B", graph["n"], 50)
+            for _ in range(3):
+                winners = torch.randperm(graph["source"], generator=generator)[:100].sort().values
+                brain.activate("A", winners)
+                brain.project(areas={"A": "B"}, rounds=1 + turn % 2)
+                counts = brain._network.fibers["A", "B"].counts[0]
+                fiber = brain.fiber_id("A", "B")
+                assert torch.equal(counts, connectome_inputs(winners, graph["n"], graph["p"], graph["seed"], fiber))
 
 
 def test_the_counts_of_a_stimulus_are_those_of_its_size():
