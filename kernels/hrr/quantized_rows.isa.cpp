@@ -616,16 +616,17 @@ class Search {
       // product + cosine_margin(e, f) >= threshold
       const Numbers weight = Numbers::broadcast(1 + residual);
       const Numbers least = Numbers::broadcast(best(j).threshold() - residual - kCosineSlack);
-      uint64_t mask = 0;
+      uint64_t excluded = 0;
       for (int64_t i = 0; i < kBlockItems; i += kWidth<float>) {
         const Integers raw = Integers::load(products + i);
         const Integers sums = Integers::load(products_ + i);
         const Integers exact{raw.lanes - offset * sums.lanes};
         const Numbers bound = multiply_add(scale * Numbers::load(scales + i), converted<float>(exact),
                                            weight * Numbers::load(residuals + i));
-        mask |= static_cast<uint64_t>(mask_of(bound >= least)) << i;
+        excluded |= static_cast<uint64_t>(mask_of(bound < least)) << i;
       }
-      left_[j] = mask & all;
+      // NaN, the bound of a query that is not finite, excludes nothing.
+      left_[j] = ~excluded & all;
       total += __builtin_popcountll(left_[j]);
     }
     return total;

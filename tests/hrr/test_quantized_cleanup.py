@@ -141,6 +141,8 @@ def test_zero_and_not_finite():
     assert indices.tolist() == [0, 1, 3, 5, 2, 4] and (cosines[:4] == 0).all()
     cosines, indices = searched(torch.full((10,), torch.nan), rows, 6)
     assert indices.tolist() == [0, 1, 2, 3, 4, 5] and cosines.isnan().all()
+    cosines, indices = searched(torch.full((10,), torch.inf), torch.zeros(9, 10), 9)
+    assert indices.tolist() == list(range(9)) and cosines.isnan().all()
 
 
 def test_bits_depend_on_the_query_and_the_row_alone():
