@@ -306,3 +306,68 @@ def _bind_power_backward(grad: Tensor, a: Tensor, exponent: Tensor) -> Tensor:
 def _power_product(spectra: Tensor, exponents: Tensor) -> Tensor:
     """``prod_k A_k^x_k`` of packed spectra, power by power."""
     return spectrum(multibind(bind_power(from_spectrum(spectra), exponents)))
+
+
+def _total(terms: Tensor) -> Tensor:
+    """The sum over D, by halves: bits depend on the row alone, and errors grow with log D."""
+    dim = terms.shape[-1]
+    terms = torch.nn.functional.pad(terms, (0, 2 ** (dim - 1).bit_length() - dim))
+    while terms.shape[-1] > 1:
+        low, high = terms.chunk(2, -1)
+        terms = low + high
+    return terms
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """``x / norm2(x)`` in float64, if the device has it; zero for zero, NaN where a row holds NaN or infinity."""
+    wide = rows.to(torch.float32 if rows.device.type == "mps" else torch.float64)
+    # Values up to 1, whose squares neither overflow nor vanish.
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    scaled = wide / torch.where(largest > 0, largest, torch.ones_like(largest))
+    power = _total(scaled.square())
+    return torch.where(largest == 0, torch.zeros_like(scaled), scaled / (power + (power == 0)).sqrt())
+
+
+def quantize_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """``u = x / norm2(x)``: ``c = round(u / s)`` with ``s = max|u| / 127``, and ``(s, e)``, ``e >= norm2(u - s c)``.
+
+    A zero row has s = e = 0; one that holds NaN or infinity c = 0, s = 0 and e = inf.
+    """
+    unit = _unit(rows)
+    finite = unit.isfinite().all(-1, keepdim=True)
+    unit = torch.where(finite, unit, torch.zeros_like(unit))
+    scale = (unit.abs().amax(-1, keepdim=True) / 127).float()
+    wide = scale.to(unit.dtype)
+    codes = (unit / torch.where(scale > 0, wide, torch.ones_like(wide))).round().clamp(-127, 127)
+    rest = _total((unit - wide * codes).square()).sqrt()
+    # Above what rounding, also that of u, takes from it.
+    rest = torch.where(scale > 0, rest * (1 + 2**-22) + 4 * torch.finfo(unit.dtype).eps, rest).float()
+    rest = rest.masked_fill(~finite, torch.inf)
+    return codes.to(torch.int8), torch.cat([scale, rest], -1)
+
+
+def _cosines(query: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
+    return _total(_unit(query) * _unit(rows)).squeeze(-1).clamp(-1, 1).to(dtype)
+
+
+def quantized_cleanup(
+    query: Tensor, rows: Tensor, codes: Tensor, bounds: Tensor, order: Tensor | None, top_k: int
+) -> tuple[Tensor, Tensor]:
+    """The ``top_k`` largest cosines of ``[B, D]`` with ``[N, D]``, of equals the lower index first, NaN last.
+
+    Rows count as `order` says, those below 0 not at all. The codes, which tell what need not be computed, are not used.
+    """
+    dtype = torch.promote_types(torch.promote_types(query.dtype, rows.dtype), torch.float32)
+    step = max(1, 2**22 // max(1, query.numel()))
+    with torch.no_grad():
+        blocks = [_cosines(query.unsqueeze(-2), block, dtype) for block in rows.split(step)]
+        keys = torch.cat(blocks, -1).nan_to_num(-2)
+        if order is None:
+            taken = keys.sort(dim=-1, descending=True, stable=True).indices[..., :top_k]
+            indices = taken
+        else:
+            by_order = order.argsort()
+            keys = keys.masked_fill(order < 0, -3).index_select(-1, by_order)
+            taken = by_order[keys.sort(dim=-1, descending=True, stable=True).indices[..., :top_k]]
+            indices = order[taken]
+    return _cosines(query.unsqueeze(-2), rows[taken], dtype), indices

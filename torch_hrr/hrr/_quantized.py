@@ -1,0 +1,182 @@
+"""Rows as int8 codes, which tell what cannot be among the nearest: an exact cleanup that reads few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr._autocast import full_precision
+
+# Elements of codes or rows, and estimates of cosines, that are worked on at a time.
+_ELEMENTS, _ESTIMATES = 1 << 20, 1 << 24
+# More than the rounding of a cosine.
+_MARGIN = 1e-6
+
+
+def _operators() -> Any:
+    """The operators `quantize_rows` and `quantized_cleanup`."""
+    from torch_hrr._plain import hrr
+
+    return hrr
+
+
+def quantize(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes and bounds of rows, ``[N, D]``: int8 ``[N, D]`` and float32 ``[N, 2]``, of the row alone.
+
+    ``u = x / norm2(x)``, ``s = max|u| / 127``, ``c = round(u / s)``; the bounds are s and an upper bound of
+    ``norm2(u - s c)``, so that ``|<v, u> - s <v, c>|`` is below it for every v of norm 1. A zero row has bounds 0; one
+    that holds NaN or infinity has codes 0 and the bound infinity, so that nothing excludes it.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        codes, bounds = _operators().quantize_rows(rows)
+        return codes, bounds
+
+
+class QuantizedRows:
+    """Codes of rows that somebody else owns, slot by slot, and the place of every row in an order.
+
+    A slot without a row has the place -1. Slots are made as they are needed, twice as many each time; a change costs
+    what its rows cost. Not locked: whoever shares one does it.
+
+    Attributes:
+        codes: int8 ``[C, D]``.
+        bounds: float32 ``[C, 2]``.
+        places: int64 ``[C]``: the index that a search gives for the row of a slot, -1 for none.
+    """
+
+    def __init__(self, dim: int, capacity: int = 0, device: torch.device | None = None) -> None:
+        """Makes room for rows of ``dim`` elements."""
+        with torch.inference_mode(False):
+            self.codes = torch.zeros(capacity, dim, dtype=torch.int8, device=device)
+            self.bounds = torch.zeros(capacity, 2, dtype=torch.float32, device=device)
+            self.places = torch.full((capacity,), -1, dtype=torch.int64, device=device)
+
+    def __len__(self) -> int:
+        """Number of rows; waits for the device."""
+        return int((self.places >= 0).sum())
+
+    def put(self, slots: Sequence[int], rows: Tensor, places: Sequence[int] | None = None) -> None:
+        """Codes rows ``[K, D]`` in slots, with their places; None leaves the places that these have."""
+        self.put_codes(slots, *quantize(rows), places)
+
+    def put_codes(
+        self, slots: Sequence[int], codes: Tensor, bounds: Tensor, places: Sequence[int] | None = None
+    ) -> None:
+        """As `put`, with what `quantize` gave for the rows before."""
+        at = self._index(slots)
+        if len(slots):
+            self.grow(max(slots) + 1)
+        self.codes.index_copy_(0, at, codes)
+        self.bounds.index_copy_(0, at, bounds)
+        if places is not None:
+            self.places.index_copy_(0, at, self._index(places))
+
+    def remove(self, slots: Sequence[int]) -> None:
+        """Forgets the rows of slots; the places of others stay as they are."""
+        at = self._index(slots)
+        self.codes.index_fill_(0, at, 0)
+        self.bounds.index_fill_(0, at, 0)
+        self.places.index_fill_(0, at, -1)
+
+    def grow(self, capacity: int) -> None:
+        """Makes room for that many slots, or twice as many as there are, if they are fewer."""
+        have = len(self.codes)
+        if capacity > have:
+            larger = QuantizedRows(self.codes.shape[1], max(capacity, 2 * have), self.codes.device)
+            for name, value in vars(self).items():
+                getattr(larger, name)[:have].copy_(value)
+            self.__dict__.update(vars(larger))
+
+    def nearest(self, query: Tensor, rows: Tensor | Callable[[Tensor], Tensor], top_k: int) -> tuple[Tensor, Tensor]:
+        """The ``top_k`` largest cosines of queries with the rows, and the places of these, best first.
+
+        Values are within 1e-6 of the exact cosine; of equal ones the lower place comes first, and NaN comes last.
+        Their bits depend on the query and the row alone. Differentiable in ``query`` if ``rows`` is a tensor.
+
+        Args:
+            query: ``[..., D]``, floating point, on the device of the codes.
+            rows: the rows of all slots ``[C, D]``, those without one anything; or what gives the rows of some places,
+                an int64 tensor ``[K]`` in ascending order, as ``[K, D]``. It is asked for the few rows that the codes
+                cannot exclude, and for all others in blocks where these are nearly equal.
+            top_k: 1 to the number of rows.
+
+        Returns:
+            Cosines ``[..., top_k]`` in the wider dtype of query and rows, at least float32, and int64 places.
+        """
+        flat = query.reshape(-1, query.shape[-1])
+        if isinstance(rows, Tensor):
+            found = _operators().quantized_cleanup(flat, rows, self.codes, self.bounds, self.places, top_k)
+        else:
+            with torch.no_grad(), full_precision(query.device):
+                # One more, since rows tell the dtype; few at a time, whose estimates for all rows have room.
+                parts = torch.cat([flat, flat.new_zeros(0 if len(flat) else 1, flat.shape[1])]).split(
+                    max(1, _ESTIMATES // max(1, len(self.codes)))
+                )
+                results = [self._fetched(part, rows, top_k) for part in parts]
+                found = tuple(torch.cat(each)[: len(flat)] for each in zip(*results, strict=True))
+        values, places = (each.reshape(*query.shape[:-1], top_k) for each in found)
+        return values, places
+
+    def _fetched(self, query: Tensor, fetch: Callable[[Tensor], Tensor], top_k: int) -> tuple[Tensor, Tensor]:
+        lower, upper = self._limits(query, top_k)
+        # The rows that seem best are computed first: the worst of these says what the others must reach.
+        wanted = torch.zeros_like(self.places, dtype=torch.bool)
+        wanted[lower.topk(top_k, -1).indices] = True
+        first = _best(self._exact(query, fetch, wanted, top_k), top_k)
+        least = first[0][:, -1:].nan_to_num(-torch.inf).to(upper.dtype)
+        others = (upper >= least).any(0) & (self.places >= 0) & ~wanted
+        return _best([first, *self._exact(query, fetch, others, top_k)], top_k)
+
+    def _limits(self, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+        """What the cosines with the rows of all slots are not below and not above, ``[B, C]``."""
+        scale, rest = self.bounds.unbind(-1)
+        dim = self.codes.shape[1]
+        wide = query.to(torch.promote_types(query.dtype, torch.float32))
+        wide = wide / wide.abs().amax(-1, keepdim=True)
+        unit = (wide / torch.linalg.vector_norm(wide, dim=-1, keepdim=True)).float()
+        blocks = self.codes.split(max(1, _ELEMENTS // dim))
+        products = torch.cat([unit @ block.float().mT for block in blocks], -1) * scale
+        # The product may round the query to bfloat16, if torch's settings allow it, and rounds every sum.
+        error = rest + (1 + rest) * (2**-9 + dim * 2**-23) + _MARGIN
+        lower, upper = products - error, products + error
+        # What may hold NaN comes last, but must be looked at.
+        lower = lower.masked_fill(rest.isinf(), -3)
+        lost = ~unit.isfinite().all(-1)
+        if bool(lost.any()):
+            # To a zero query all rows are equal but those that hold NaN, to one that holds NaN all: the first count.
+            first = torch.zeros_like(self.places, dtype=torch.bool)
+            places = self.places.masked_fill(self.places < 0, torch.iinfo(torch.int64).max)
+            for each in (places, places.masked_fill(rest.isinf(), torch.iinfo(torch.int64).max)):
+                first[each.topk(top_k, largest=False).indices] = True
+            lower[lost] = torch.where(first, 0.0, -3.0)
+            upper[lost] = torch.where(first, 3.0, -torch.inf)
+        absent = self.places < 0
+        return lower.masked_fill(absent, -torch.inf), upper.masked_fill(absent, -torch.inf)
+
+    def _exact(
+        self, query: Tensor, fetch: Callable[[Tensor], Tensor], wanted: Tensor, top_k: int
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The best of every block of the slots that are marked, at most `top_k` each."""
+        slots = wanted.nonzero().squeeze(-1)
+        slots = slots[self.places[slots].argsort()]
+        blocks = slots.split(max(1, _ELEMENTS // query.shape[-1])) if len(slots) else ()
+        return [self._exactly(query, fetch, block, top_k) for block in blocks]
+
+    def _exactly(self, query: Tensor, fetch: Callable[[Tensor], Tensor], slots: Tensor, top_k: int) -> Any:
+        codes, bounds, places = self.codes[slots], self.bounds[slots], self.places[slots]
+        return _operators().quantized_cleanup(query, fetch(places), codes, bounds, places, min(top_k, len(slots)))
+
+    def _index(self, numbers: Sequence[int]) -> Tensor:
+        return torch.as_tensor(numbers, dtype=torch.int64, device=self.codes.device)
+
+
+def _best(found: list[tuple[Tensor, Tensor]], top_k: int) -> tuple[Tensor, Tensor]:
+    """The best of several answers, each ``[B, K]``: larger values first, of equals the lower place, NaN last."""
+    values, places = (torch.cat(each, -1) for each in zip(*found, strict=True))
+    order = places.argsort(-1)
+    keys = values.gather(-1, order).nan_to_num(-2)
+    order = order.gather(-1, keys.sort(dim=-1, descending=True, stable=True).indices[:, :top_k])
+    return values.gather(-1, order), places.gather(-1, order)
