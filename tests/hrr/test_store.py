@@ -183,7 +183,7 @@ def test_verify_finds_every_changed_byte(tmp_path):
     for row in range(5):
         for column in range(raw.shape[1]):
             raw[row, column] ^= 1 << column % 8
-            owner = [name for name, entry in made._entries.items() if entry.row == row]
+            owner = [name for name, its in made._entries.items() if its == row]
             if owner:
                 seen += 1
                 with pytest.raises(IntegrityError, match=rf"^verify: vectors must .*, got others for '{owner[0]}'$"):

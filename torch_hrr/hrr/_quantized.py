@@ -35,6 +35,25 @@ def quantize(rows: Tensor) -> tuple[Tensor, Tensor]:
         return codes, bounds
 
 
+def check_codes(rows: Tensor, codes: Tensor, bounds: Tensor) -> None:
+    """Raises ValueError for what `quantize` can have given for no rows of that shape."""
+    shapes = (codes.dtype, codes.shape) == (torch.int8, rows.shape), (bounds.dtype, bounds.shape) == (
+        torch.float32, (len(rows), 2),
+    )  # fmt: skip
+    if not all(shapes) or not (bounds.is_meta or bool((bounds >= 0).all())):
+        raise ValueError("codes and bounds that no vectors have")
+
+
+def nearest(
+    query: Tensor, rows: Tensor, codes: Tensor, bounds: Tensor, places: Tensor | None, top_k: int
+) -> tuple[Tensor, Tensor]:
+    """`QuantizedRows.nearest` for rows in a tensor; without places all count, in their order."""
+    flat = query.reshape(-1, query.shape[-1])
+    found = _operators().quantized_cleanup(flat, rows, codes, bounds, places, top_k)
+    values, indices = (each.reshape(*query.shape[:-1], top_k) for each in found)
+    return values, indices
+
+
 class QuantizedRows:
     """Codes of rows that somebody else owns, slot by slot, and the place of every row in an order.
 
@@ -81,6 +100,12 @@ class QuantizedRows:
         self.bounds.index_fill_(0, at, 0)
         self.places.index_fill_(0, at, -1)
 
+    def take_out(self, slot: int) -> None:
+        """Forgets the row of a slot; all places above its own become one less."""
+        place = self.places[slot].clone()
+        self.remove([slot])
+        self.places.sub_((self.places > place).long())
+
     def grow(self, capacity: int) -> None:
         """Makes room for that many slots, or twice as many as there are, if they are fewer."""
         have = len(self.codes)
@@ -106,19 +131,16 @@ class QuantizedRows:
         Returns:
             Cosines ``[..., top_k]`` in the wider dtype of query and rows, at least float32, and int64 places.
         """
-        flat = query.reshape(-1, query.shape[-1])
         if isinstance(rows, Tensor):
-            found = _operators().quantized_cleanup(flat, rows, self.codes, self.bounds, self.places, top_k)
-        else:
-            with torch.no_grad(), full_precision(query.device):
-                # One more, since rows tell the dtype; few at a time, whose estimates for all rows have room.
-                parts = torch.cat([flat, flat.new_zeros(0 if len(flat) else 1, flat.shape[1])]).split(
-                    max(1, _ESTIMATES // max(1, len(self.codes)))
-                )
-                results = [self._fetched(part, rows, top_k) for part in parts]
-                found = tuple(torch.cat(each)[: len(flat)] for each in zip(*results, strict=True))
-        values, places = (each.reshape(*query.shape[:-1], top_k) for each in found)
-        return values, places
+            return nearest(query, rows, self.codes, self.bounds, self.places, top_k)
+        with torch.no_grad(), full_precision(query.device):
+            flat = query.reshape(-1, query.shape[-1])
+            # Of no queries one more, since rows tell the dtype; few at a time, whose estimates for all rows have room.
+            asked = flat if len(flat) else flat.new_zeros(1, flat.shape[1])
+            parts = asked.split(max(1, _ESTIMATES // max(1, len(self.codes))))
+            results = [self._fetched(part, rows, top_k) for part in parts]
+            values, places = (torch.cat(each)[: len(flat)] for each in zip(*results, strict=True))
+            return values.reshape(*query.shape[:-1], top_k), places.reshape(*query.shape[:-1], top_k)
 
     def _fetched(self, query: Tensor, fetch: Callable[[Tensor], Tensor], top_k: int) -> tuple[Tensor, Tensor]:
         lower, upper = self._limits(query, top_k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -11,6 +12,7 @@ from torch.utils import _pytree
 
 from torch_hrr._autocast import full_precision, is_autocast
 from torch_hrr._checks import (
+    check_bool,
     check_data,
     check_floating,
     check_names,
@@ -24,14 +26,19 @@ from torch_hrr._checks import (
 )
 from torch_hrr._ops import ops as _ops
 from torch_hrr._repr import place_of
+from torch_hrr._spec import Bool, takes
 from torch_hrr.hrr._held import HeldVectors
+from torch_hrr.hrr._quantized import check_codes, nearest, quantize
 from torch_hrr.hrr.functional import unit_rows
+from torch_hrr.io import open_mapped
 from torch_hrr.runtime import resolve_device
 
 _SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
 _INDICES = (int, *_SIGNED, torch.uint64, torch.uint32, torch.uint16, torch.uint8)
 # Rows hashed at a time, so that the 64-bit words never take more than a few megabytes.
 _BLOCK = 1024
+# The tensors of a file that `quantize` made of its vectors.
+_CODES = ("codes", "bounds")
 
 
 class _Names:
@@ -92,22 +99,152 @@ _pytree._register_namedtuple(Cleanup, serialized_type_name="torch_hrr.hrr.Cleanu
 torch.serialization.add_safe_globals([Cleanup])
 
 
-class ItemMemory(HeldVectors):
+class Searchable(HeldVectors):
+    """Vectors of which those nearest to a query are found by cosine, and their names."""
+
+    _quantized: bool
+
+    def __len__(self) -> int:
+        """Number of vectors."""
+        raise NotImplementedError
+
+    def _known_names(self, op: str) -> _Names:
+        """The names; ValueError if there are none."""
+        raise NotImplementedError
+
+    def _found(self, op: str, query: Tensor, top_k: int) -> Cleanup:
+        raise NotImplementedError
+
+    def _code(self) -> None:
+        """Makes what a search needs, quantized or not."""
+        raise NotImplementedError
+
+    def _listed(self, names: Any) -> tuple[Tensor, Any]:
+        """The vectors, and their names unless others are given, of one moment."""
+        this: Any = self
+        with self._alone():
+            return this.vectors, this.names if names is None else names
+
+    def cleanup(self, query: Tensor, top_k: int = 1) -> Cleanup:
+        """The ``top_k`` items of the largest ``cos(q, x_i) = <q, x_i> / (norm2(q) norm2(x_i))``, best first.
+
+        Among equal cosines the lower index comes first; equal items have equal cosines. A zero query or item has cosine
+        0. A query or item that holds NaN or infinity has cosine NaN, and such an item comes after all others.
+        Deterministic, but one matrix product gives all cosines, so their last bits may depend on the shape of the
+        batch; from quantized items they come row by row, within 1e-6 of the exact ones, and depend on query and item
+        alone. Computed in the wider of the two dtypes and at least float32, under autocast too. Neither waits for the
+        device nor changes the items; differentiable in ``query``, through the cosines. O(N D + N log top_k) per query.
+
+        Args:
+            query: ``[..., D]``, real floating point, on the device of the items.
+            top_k: number of items, 1 to N.
+
+        Returns:
+            The named tuple `Cleanup`: cosines ``values`` ``[..., top_k]`` in the dtype computed in, and ``indices``
+            ``[..., top_k]``, int64. Its ``names`` are read when asked for.
+
+        Raises:
+            TypeError: ``query`` is not a floating point tensor or array, or ``top_k`` not an int.
+            ValueError: ``top_k`` is outside 1 to N, which is none if there are no items, or the last dimension is not
+                that of the items.
+            RuntimeError: the device is not that of the items.
+
+        Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
+        """
+        return self._found("cleanup", query, top_k)
+
+    def ask(self, query: Tensor, top_k: int = 1) -> Any:
+        """The names of the ``top_k`` items nearest to the query, best first: `cleanup` and `names_of` in one call.
+
+        Args:
+            query: ``[..., D]``, as for `cleanup`.
+            top_k: number of names, 1 to N.
+
+        Returns:
+            A str for a vector, a list of ``top_k`` where that is more than 1; for a batch lists nested like it. There
+            is always an answer, however small its cosine, which `cleanup` gives.
+
+        Raises:
+            ValueError: there are no names, or the query holds NaN or infinity, which no item is near to.
+            TypeError, ValueError, RuntimeError: as for `cleanup`.
+
+        Cost: that of `cleanup`; waits for the device.
+        """
+        self._known_names("ask")
+        found = self._found("ask", query, top_k)
+        if bool(found.values.isnan().any()):
+            raise ValueError("ask: query must be finite, got NaN or infinity")
+        indices = found.indices.squeeze(-1) if found.indices.shape[-1] == 1 else found.indices
+        names: Any = found._names
+        return names.of("ask", indices.tolist())
+
+    def names_of(self, indices: Tensor | int) -> Any:
+        """The names of items: a str for a number or a 0-d tensor, else lists nested like the tensor.
+
+        Reads the indices back, and so waits for the device.
+
+        Raises:
+            TypeError: ``indices`` is neither an int nor an integer tensor or array.
+            ValueError: there are no names, or ``indices`` is on meta.
+            IndexError: an index is outside 0 to N - 1.
+        """
+        names = self._known_names("names_of")
+        if hasattr(indices, "__array__"):
+            indices = tensor("names_of", "indices", indices)
+        kind = indices.dtype if isinstance(indices, Tensor) else type(indices)
+        if kind not in _INDICES:
+            got = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
+            raise TypeError(f"names_of: indices must be an int or an integer tensor, got {got}")
+        if isinstance(indices, Tensor):
+            check_strided("names_of", "indices", indices)
+            check_data("names_of", "indices", indices)
+        return names.of("names_of", indices.tolist() if isinstance(indices, Tensor) else indices)
+
+    def _check_query(self, op: str, given: Any, top_k: int) -> tuple[Tensor, int]:
+        dim, device, _ = self._place()
+        count = len(self)
+        query = check_vectors(op, "query", given, dim, device)
+        top_k = integer(op, "top_k", top_k)
+        if not 1 <= top_k <= count:
+            raise ValueError(f"{op}: top_k must be 1 to {count}, got {shown(top_k)}")
+        return query, top_k
+
+    def _take(self, made: Self) -> None:
+        # As device and dtype, how it searches is the module's own.
+        if made._quantized != self._quantized:
+            made._quantized = self._quantized
+            made._code()
+        super()._take(made)
+
+
+class ItemMemory(Searchable):
     """An immutable list of items; `cleanup` finds the nearest ones by cosine.
 
     The items are copied and constant: gradients flow only to the query. A module of a model: `to`, ``half`` and the
     like convert the items, which are in the `state_dict` but not among the buffers, and ``load_state_dict`` takes over
     items and names, however many.
+
+    With ``quantized=True`` it keeps every unit item u also as int8 codes c with a scale s and a bound e of
+    ``norm2(u - s c)``, a quarter of the bytes of float32. A query v of norm 1 has ``|<v, u> - s <v, c>| <= e``, so that
+    one pass over the codes excludes almost all items, and the cosines of the rest are computed from the items
+    themselves: the answers are exact. No other copy of the items is kept, and those of a file may stay there (`load`).
     """
 
     file_format = "torch_hrr.item_memory"
+    _columns: dict[torch.dtype, Tensor]
+    _codes: tuple[Tensor, Tensor] | None
 
-    def __init__(self, vectors: Tensor, names: Sequence[str] | None = None) -> None:
-        """Copies and normalises the items, in O(N D) and without waiting for the device.
+    @takes(quantized=Bool())
+    def __init__(
+        self, vectors: Tensor | Searchable, names: Sequence[str] | None = None, *, quantized: bool = False
+    ) -> None:
+        """Copies and normalises the items, or codes them, in O(N D) and without waiting for the device.
 
         Args:
-            vectors: ``[N, D]``, N and D at least 1, float32, float64, float16 or bfloat16, on any device.
+            vectors: ``[N, D]``, N and D at least 1, float32, float64, float16 or bfloat16, on any device; or a
+                `VectorStore`, a `Vocabulary` or another memory, whose vectors and names are taken as they are now.
             names: a sequence of N different strings, or None for items without names.
+            quantized: whether `cleanup` reads codes, and few of the items.
 
         Raises:
             TypeError: ``vectors`` is neither a tensor nor an array of such a dtype, or ``names`` not a sequence of
@@ -115,21 +252,39 @@ class ItemMemory(HeldVectors):
             ValueError: N or D is 0, ``vectors`` has another rank, or names are repeated or their number is not N.
         """
         super().__init__()
-        vectors = tensor("ItemMemory", "vectors", vectors)
-        check_floating("ItemMemory", "vectors", vectors)
-        if vectors.dim() != 2 or 0 in vectors.shape:
-            raise ValueError(f"ItemMemory: vectors must be [N, D] with N, D >= 1, got {list(vectors.shape)}")
-        self._names = None if names is None else _Names(check_names("ItemMemory", names))
-        if self._names is not None and len(self._names.all) != len(vectors):
-            count = len(self._names.all)
-            raise ValueError(f"ItemMemory: names must be as many as the {len(vectors)} vectors, got {count}")
-        self._hold(vectors)
+        given: Any = vectors
+        if isinstance(vectors, Searchable):
+            given, names = vectors._listed(names)
+        items = tensor("ItemMemory", "vectors", given)
+        check_floating("ItemMemory", "vectors", items)
+        # Memory made in inference mode must still serve queries that want a gradient.
+        with torch.inference_mode(False):
+            items = items.detach().clone(memory_format=torch.contiguous_format)
+        self._settle(items, names, quantized)
 
-    def _hold(self, vectors: Tensor) -> None:
-        # A memory made in inference mode must still serve queries that want a gradient.
-        with torch.inference_mode(False), torch.no_grad(), full_precision(vectors.device):
-            self._vectors = vectors.detach().clone()
-            self._dtype = compute_dtype(vectors.dtype)
+    def _settle(
+        self, items: Tensor, names: Sequence[str] | None, quantized: bool, codes: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        """Takes items, which become its own, after checks of shape and names."""
+        if items.dim() != 2 or 0 in items.shape:
+            raise ValueError(f"ItemMemory: vectors must be [N, D] with N, D >= 1, got {list(items.shape)}")
+        self._names = None if names is None else _Names(check_names("ItemMemory", names))
+        if self._names is not None and len(self._names.all) != len(items):
+            count = len(self._names.all)
+            raise ValueError(f"ItemMemory: names must be as many as the {len(items)} vectors, got {count}")
+        self._quantized = quantized
+        self._hold(items, codes)
+
+    def _hold(self, items: Tensor, codes: tuple[Tensor, Tensor] | None = None) -> None:
+        self._vectors = items
+        self._dtype = compute_dtype(items.dtype)
+        self._code(codes)
+
+    def _code(self, codes: tuple[Tensor, Tensor] | None = None) -> None:
+        self._codes = (codes or quantize(self._vectors)) if self._quantized else None
+        if self._quantized:
+            return
+        with torch.inference_mode(False), torch.no_grad(), full_precision(self._vectors.device):
             items = unit_rows(self._vectors.to(self._dtype))
             # As columns, which a product with few queries reads up to twice as fast.
             self._columns = {items.dtype: items.mT.contiguous()}
@@ -144,8 +299,9 @@ class ItemMemory(HeldVectors):
 
     def _summary(self) -> dict[str, Any]:
         number, dim = self._vectors.shape
-        names = {} if self._names is None else {"names": self._names.all}
-        return {"dim": dim, "items": number, **names, **place_of(self._vectors.device, self._vectors.dtype)}
+        said: dict[str, Any] = {} if self._names is None else {"names": self._names.all}
+        said |= {"quantized": True} if self._quantized else {}
+        return {"dim": dim, "items": number, **said, **place_of(self._vectors.device, self._vectors.dtype)}
 
     def __len__(self) -> int:
         """Number of items."""
@@ -166,85 +322,17 @@ class ItemMemory(HeldVectors):
         """The device of the items; queries must be on it."""
         return self._vectors.device
 
-    def cleanup(self, query: Tensor, top_k: int = 1) -> Cleanup:
-        """The ``top_k`` items of the largest ``cos(q, x_i) = <q, x_i> / (norm2(q) norm2(x_i))``, best first.
+    def _known_names(self, op: str) -> _Names:
+        if self._names is None:
+            raise ValueError(f"{op}: memory must have names, got None")
+        return self._names
 
-        Among equal cosines the lower index comes first; equal items have equal cosines. A zero query or item has cosine
-        0. A query or item that holds NaN or infinity has cosine NaN, and such an item comes after all others.
-        Deterministic, but one matrix product gives all cosines, so their last bits may depend on the shape of the
-        batch. Computed in the wider of the two dtypes and at least float32, under autocast too. Neither waits for the
-        device nor changes the memory; differentiable in ``query``, through the cosines. O(N D + N log top_k) per query.
-
-        Args:
-            query: ``[..., D]``, real floating point, on the device of the memory.
-            top_k: number of items, 1 to N.
-
-        Returns:
-            The named tuple `Cleanup`: cosines ``values`` ``[..., top_k]`` in the dtype computed in, and ``indices``
-            ``[..., top_k]``, int64. Its ``names`` are read when asked for.
-
-        Raises:
-            TypeError: ``query`` is not a floating point tensor or array, or ``top_k`` not an int.
-            ValueError: ``top_k`` is outside 1 to N, or the last dimension is not that of the items.
-            RuntimeError: the device is not that of the items.
-
-        Source: Plate, Holographic reduced representations, IEEE Transactions on Neural Networks 6(3), 1995, section II.
-        """
-        return Cleanup(*self._cleaned("cleanup", query, top_k), self._names)
-
-    def _cleaned(self, op: str, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    def _found(self, op: str, query: Tensor, top_k: int) -> Cleanup:
         query, top_k = self._check_query(op, query, top_k)
         if not is_autocast(query.device):
-            return self._nearest(query, top_k)
+            return Cleanup(*self._nearest(query, top_k), self._names)
         with full_precision(query.device):
-            return self._nearest(query, top_k)
-
-    def ask(self, query: Tensor, top_k: int = 1) -> Any:
-        """The names of the ``top_k`` items nearest to the query, best first: `cleanup` and `names_of` in one call.
-
-        Args:
-            query: ``[..., D]``, as for `cleanup`.
-            top_k: number of names, 1 to N.
-
-        Returns:
-            A str for a vector, a list of ``top_k`` where that is more than 1; for a batch lists nested like it. There
-            is always an answer, however small its cosine, which `cleanup` gives.
-
-        Raises:
-            ValueError: the memory has no names, or the query holds NaN or infinity, which no item is near to.
-            TypeError, ValueError, RuntimeError: as for `cleanup`.
-
-        Cost: that of `cleanup`; waits for the device.
-        """
-        if self._names is None:
-            raise ValueError("ask: memory must have names, got None")
-        cosines, indices = self._cleaned("ask", query, top_k)
-        if bool(cosines.isnan().any()):
-            raise ValueError("ask: query must be finite, got NaN or infinity")
-        return self.names_of(indices.squeeze(-1) if indices.shape[-1] == 1 else indices)
-
-    def names_of(self, indices: Tensor | int) -> Any:
-        """The names of items: a str for a number or a 0-d tensor, else lists nested like the tensor.
-
-        Reads the indices back, and so waits for the device.
-
-        Raises:
-            TypeError: ``indices`` is neither an int nor an integer tensor or array.
-            ValueError: the memory has no names, or ``indices`` is on meta.
-            IndexError: an index is outside 0 to N - 1.
-        """
-        if self._names is None:
-            raise ValueError("names_of: memory must have names, got None")
-        if hasattr(indices, "__array__"):
-            indices = tensor("names_of", "indices", indices)
-        kind = indices.dtype if isinstance(indices, Tensor) else type(indices)
-        if kind not in _INDICES:
-            got = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
-            raise TypeError(f"names_of: indices must be an int or an integer tensor, got {got}")
-        if isinstance(indices, Tensor):
-            check_strided("names_of", "indices", indices)
-            check_data("names_of", "indices", indices)
-        return self._names.of("names_of", indices.tolist() if isinstance(indices, Tensor) else indices)
+            return Cleanup(*self._nearest(query, top_k), self._names)
 
     def _place(self) -> tuple[int, torch.device, torch.dtype]:
         return self._vectors.shape[1], self._vectors.device, self._vectors.dtype
@@ -255,26 +343,74 @@ class ItemMemory(HeldVectors):
             check_floating("to", "items", vectors)
             self._hold(vectors)
 
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | None = None,
+        *,
+        device: torch.device | str | int | None = None,
+        quantized: bool | None = None,
+        mapped: bool = False,
+        verify: bool = True,
+        **options: Any,
+    ) -> Self:
+        """As `Saveable.load`; the items may stay in the file.
+
+        Args:
+            path: The file; that of a quantized memory holds its codes, too.
+            key: The key it was saved with; None for a file without one.
+            device: Where the memory is made; a mapped one is on the CPU.
+            quantized: Whether the memory is quantized; None means as the one that was saved.
+            mapped: Whether items are read from the file when they are needed, as by `io.open_mapped`, with what that
+                says of changes of the file. Memory then holds codes and names. Such a memory is quantized.
+            verify: False spares the pass over a mapped file; a damaged item goes unnoticed.
+            **options: None.
+
+        Raises:
+            ValueError: ``mapped`` with another device, or with ``quantized=False``. Others: As for `Saveable.load`.
+        """
+        cls._check_options(options)
+        quantized = None if quantized is None else check_bool("load", "quantized", quantized)
+        if not check_bool("load", "mapped", mapped):
+            return super().load(path, key, device=device, quantized=quantized)
+        place = cls._resolved(device)
+        if place is not None and place.type != "cpu":
+            raise ValueError(f"load: device must be the CPU for a mapped memory, got {place}")
+        if quantized is False:
+            raise ValueError("load: quantized must be True for a mapped memory, got False")
+        format, version = cls.file_format, cls.file_version
+        tensors, metadata = open_mapped(
+            path, format=format, version=version, key=key, verify=verify, in_memory=_CODES, op="load"
+        )
+        return cls._made(path, tensors, metadata, device=torch.device("cpu"), quantized=True)
+
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {"vectors": self._vectors}, {"names": None if self._names is None else list(self._names.all)}
+        codes = {} if self._codes is None else dict(zip(_CODES, self._codes, strict=True))
+        names = None if self._names is None else list(self._names.all)
+        return {"vectors": self._vectors, **codes}, {"names": names}
 
     @classmethod
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        if set(tensors) != {"vectors"} or set(metadata) != {"names"}:
+        items, *codes = (tensors[name] for name in ("vectors", *_CODES) if name in tensors)
+        if len(tensors) != 1 + len(codes) or set(metadata) != {"names"}:
             raise ValueError("entries that no memory has")
-        return cls(tensors["vectors"].to(resolve_device(device)), metadata["names"])
-
-    def _check_query(self, op: str, given: Any, top_k: int) -> tuple[Tensor, int]:
-        count, dim = self._vectors.shape
-        query = check_vectors(op, "query", given, dim, self._vectors.device)
-        top_k = integer(op, "top_k", top_k)
-        if not 1 <= top_k <= count:
-            raise ValueError(f"{op}: top_k must be 1 to {count}, got {shown(top_k)}")
-        return query, top_k
+        check_floating("load", "vectors", items)
+        if codes:
+            check_codes(items, *codes)
+        place = resolve_device(device)
+        quantized = bool(codes) if options.get("quantized") is None else options["quantized"]
+        made = cls.__new__(cls)
+        Searchable.__init__(made)
+        held: Any = tuple(each.to(place) for each in codes) or None
+        made._settle(items.to(place), metadata["names"], quantized, held)
+        return made
 
     def _nearest(self, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+        if self._codes is not None:
+            return nearest(query, self._vectors, *self._codes, None, top_k)
         # Before the choice: what rounding took beyond 1 are equals, of which the first counts.
         cosines = self._cosines(query).clamp(-1, 1)
         if self._is_plain:

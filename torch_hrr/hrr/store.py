@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._compile import outside_graphs
 from torch_hrr._shared import locked
-from torch_hrr._spec import Device, Dtype, Int, takes
+from torch_hrr._spec import Bool, Device, Dtype, Int, takes
 from torch_hrr.hrr._named import NamedVectors
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io import IntegrityError, digest
@@ -31,11 +31,6 @@ from torch_hrr.io.files import check_text, to_bytes
 from torch_hrr.runtime.device import resolve_data_device
 
 _CPU = torch.device("cpu")
-
-
-class _Entry(NamedTuple):
-    row: int
-    sha256: str
 
 
 class VectorStore(NamedVectors):
@@ -46,7 +41,9 @@ class VectorStore(NamedVectors):
     every comparison with the others, long after the call that let it in. Vectors may come from any device and in any
     floating dtype and are rounded to that of the store. A call that raises leaves the store as it was.
 
-    Every change copies the vectors that it wrote to the host once and records their SHA-256.
+    Every change copies the vectors that it wrote to the host once and records their SHA-256. The first search after a
+    change makes an `ItemMemory` of all vectors; with ``quantized=True`` a change makes the int8 codes of the vectors
+    that it wrote instead, and every search is that of a quantized memory.
 
     A module: that of a model moves and changes its dtype with it and is in its `state_dict`, after `verify`, though not
     among its buffers; ``load_state_dict`` takes over the vectors and names of a store of the same D. A move keeps what
@@ -54,8 +51,9 @@ class VectorStore(NamedVectors):
     """
 
     file_format = "torch_hrr.vector_store"
+    _kind = "store"
 
-    @takes(dim=Int(1), device=Device(), dtype=Dtype().or_none(), capacity=Int(0))
+    @takes(dim=Int(1), device=Device(), dtype=Dtype().or_none(), capacity=Int(0), quantized=Bool())
     def __init__(
         self,
         dim: int = 512,
@@ -63,6 +61,7 @@ class VectorStore(NamedVectors):
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
         capacity: int = 64,
+        quantized: bool = False,
     ) -> None:
         """Makes an empty store.
 
@@ -71,34 +70,27 @@ class VectorStore(NamedVectors):
             device: device of the vectors; None means the current device, else as for `runtime.resolve_device`.
             dtype: float32, float64, float16 or bfloat16; None means torch's default dtype.
             capacity: number of vectors to make room for, >= 0.
+            quantized: whether searches read codes that are kept with the vectors, and few of these.
 
         Raises:
             ValueError: ``device`` is meta.
         """
-        self._dim, self._dtype = dim, resolve_dtype("VectorStore", dtype)
-        self._device = resolve_data_device(device, op="VectorStore")
-        self._entries: dict[str, _Entry] = {}
-        self._rows = self._allocate(capacity, self._device, self._dtype)
-        # The rows without a vector, the next one to use last.
-        self._free = list(range(capacity - 1, -1, -1))
+        dtype = resolve_dtype("VectorStore", dtype)
+        self._start(dim, resolve_data_device(device, op="VectorStore"), dtype, quantized, capacity)
+        # Of every vector, as it was last written.
+        self._sha256: dict[str, str] = {}
         # Files as this store last read or wrote them.
         self._seen: dict[str, tuple[int, ...]] = {}
 
     @locked
     def __getitem__(self, name: str) -> Vector:
         """A copy of the vector, a `Vector` ``[D]``; KeyError for an unknown name."""
-        return self._rows[self._entry("VectorStore", name).row].clone().as_subclass(Vector)
+        return self._rows[self._entry("VectorStore", name)].clone().as_subclass(Vector)
 
     @property
     def capacity(self) -> int:
         """Number of vectors that there is room for without another allocation."""
         return len(self._rows)
-
-    @property
-    @locked
-    def vectors(self) -> Tensor:
-        """All vectors in the order of `names`, ``[N, D]``; a copy."""
-        return self._gather([entry.row for entry in self._entries.values()])
 
     @locked
     def add(self, name: str, vector: Tensor) -> None:
@@ -127,7 +119,7 @@ class VectorStore(NamedVectors):
     def get_many(self, names: Sequence[str]) -> Tensor:
         """Copies of the vectors of a sequence of names, which may repeat, ``[N, D]``; KeyError for an unknown one."""
         names = check_names("get_many", names, different=False)
-        return self._gather([self._entry("get_many", name).row for name in names])
+        return self._gather([self._entry("get_many", name) for name in names])
 
     @locked
     def update(self, name: str, vector: Tensor) -> None:
@@ -137,37 +129,33 @@ class VectorStore(NamedVectors):
             KeyError: the name is unknown.
             TypeError, ValueError: as for `add`.
         """
-        row = self._entry("update", name).row
+        self._entry("update", name)
         converted = self._converted("update", "vector", vector, (self._dim,))
         (sha256,) = _fingerprints(converted.unsqueeze(0).to(_CPU))
-        self._rows[row].copy_(converted)
-        self._entries[name] = _Entry(row, sha256)
+        self._replace(name, converted)
+        self._sha256[name] = sha256
 
     @locked
     def remove(self, name: str) -> None:
         """Removes a vector and overwrites it with zeros; the others keep their order. KeyError for an unknown name."""
-        row = self._entry("remove", name).row
-        del self._entries[name]
-        self._free.append(row)
-        self._rows[row].zero_()
+        self._entry("remove", name)
+        self._delete(name)
+        del self._sha256[name]
 
     def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
-        device, dtype = self._place_after(fn)
-        rows = self._allocate(len(self._rows), device, dtype)
-        rows.copy_(fn(self._rows))
-        entries = self._entries
-        if dtype != self._dtype:
+        rows, known = self._converted_rows(fn), self._sha256
+        if rows.dtype != self._dtype:
             self._verified("to")
             check_finite("to", "vectors", rows)
-            taken = [entry.row for entry in entries.values()]
-            found = _fingerprints(rows.to(_CPU)[taken])
-            entries = dict(zip(entries, map(_Entry, taken, found), strict=True))
-        self._rows, self._entries, self._device, self._dtype = rows, entries, device, dtype
+            found = _fingerprints(rows.to(_CPU)[list(self._entries.values())])
+            known = dict(zip(self._entries, found, strict=True))
+        self._take_rows(rows)
+        self._sha256 = known
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with self._lock:
             self._verified("state_dict")
-            return self._described(self.vectors)
+            return self._with_settings(self.vectors)
 
     def _take(self, made: Self) -> None:
         # A state is no file that was read.
@@ -200,7 +188,7 @@ class VectorStore(NamedVectors):
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
         """As `Saveable.save`, after `verify`: if that finds a change, it raises IntegrityError and writes nothing.
 
-        The file depends only on what `digest` depends on, and on the key.
+        The file depends only on what `digest` depends on, on ``quantized``, and on the key.
 
         Raises:
             RuntimeError: Somebody else has written the file since this store read or wrote it; nothing is written, so
@@ -240,23 +228,21 @@ class VectorStore(NamedVectors):
 
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self._described(self._verified("save"))
+        return self._with_settings(self._verified("save"))
 
     @classmethod
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
+        metadata = dict(metadata)
+        if not isinstance(quantized := metadata.pop("quantized", False), bool):
+            raise ValueError(f"quantized to be a bool, got {quantized}")
         names, vectors = _checked_content(tensors, metadata)
-        store = cls(vectors.shape[1], device=device, dtype=vectors.dtype, capacity=len(names))
+        store = cls(vectors.shape[1], device=device, dtype=vectors.dtype, capacity=len(names), quantized=quantized)
         store._add("load", names, vectors)
         return store
 
-    def _allocate(self, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        # Rows made in inference mode could not be written outside it.
-        with torch.inference_mode(False):
-            return torch.zeros(count, self._dim, dtype=dtype, device=device)
-
-    def _entry(self, op: str, name: str) -> _Entry:
+    def _entry(self, op: str, name: str) -> int:
         word(op, "name", name)
         if name not in self._entries:
             raise KeyError(f"{op}: name must be known, got {name!r}")
@@ -272,27 +258,12 @@ class VectorStore(NamedVectors):
             if name in self._entries:
                 raise ValueError(f"{op}: name must be new, got {name!r}")
         fingerprints = _fingerprints(vectors.to(_CPU))
-        if len(self._free) < len(names):
-            self._grow(len(self._entries) + len(names))
-        rest = len(self._free) - len(names)
-        rows = self._free[rest:][::-1]
-        self._rows.index_copy_(0, self._index(rows), vectors.to(self._device))
-        del self._free[rest:]
-        self._entries.update(zip(names, map(_Entry, rows, fingerprints), strict=True))
+        self._append(names, vectors)
+        self._sha256.update(zip(names, fingerprints, strict=True))
 
-    def _grow(self, needed: int) -> None:
-        capacity = len(self._rows)
-        rows = self._allocate(max(needed, 2 * capacity), self._device, self._dtype)
-        rows[:capacity].copy_(self._rows)
-        self._rows = rows
-        # Below the rows freed earlier, which are taken first.
-        self._free[:0] = range(len(rows) - 1, capacity - 1, -1)
-
-    def _gather(self, rows: Sequence[int]) -> Tensor:
-        return self._rows.index_select(0, self._index(rows))
-
-    def _index(self, rows: Sequence[int]) -> Tensor:
-        return torch.tensor(rows, dtype=torch.int64, device=self._device)
+    def _with_settings(self, vectors: Tensor) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, said = self._described(vectors)
+        return tensors, {**said, "quantized": True} if self._quantized else said
 
     def _described(self, vectors: Tensor) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"vectors": vectors}, {"names": list(self._entries)}
@@ -300,8 +271,8 @@ class VectorStore(NamedVectors):
     def _verified(self, op: str) -> Tensor:
         """All vectors on the host, after comparing them with what was recorded."""
         vectors = self.vectors.to(_CPU)
-        pairs = zip(self._entries.items(), _fingerprints(vectors), strict=True)
-        changed = [name for (name, entry), found in pairs if entry.sha256 != found]
+        pairs = zip(self._entries, _fingerprints(vectors), strict=True)
+        changed = [name for name, found in pairs if self._sha256[name] != found]
         if changed:
             shown = ", ".join(map(repr, changed[:5])) + (" and more" if len(changed) > 5 else "")
             raise IntegrityError(f"{op}: vectors must be as they were last written, got others for {shown}")

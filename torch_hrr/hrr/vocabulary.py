@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -17,7 +16,6 @@ from torch_hrr._checks import (
     check_finite,
     check_names,
     check_vector,
-    may_be_kept,
     resolve_dtype,
     word,
 )
@@ -27,11 +25,12 @@ from torch_hrr._warnings import warn
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
 from torch_hrr.hrr._named import NamedVectors
-from torch_hrr.hrr.memory import Cleanup, ItemMemory, compute_dtype
+from torch_hrr.hrr.memory import compute_dtype
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
 
+_DEFAULTS = {"strict": True, "max_similarity": None, "quantized": False}
 # Of a name, before the one that resembles the others least is kept.
 _ATTEMPTS = 100
 
@@ -63,6 +62,7 @@ class Vocabulary(NamedVectors):
     """
 
     file_format = "torch_hrr.vocabulary"
+    _kind = "vocabulary"
 
     @takes(
         dim=Int(1),
@@ -72,6 +72,7 @@ class Vocabulary(NamedVectors):
         dtype=Dtype().or_none(),
         strict=Bool(),
         max_similarity=Real(0.0, 1.0).or_none(),
+        quantized=Bool(),
     )
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Vocabulary(NamedVectors):
         dtype: torch.dtype | None = None,
         strict: bool = True,
         max_similarity: float | None = None,
+        quantized: bool = False,
     ) -> None:
         """Makes an empty vocabulary.
 
@@ -97,25 +99,25 @@ class Vocabulary(NamedVectors):
             max_similarity: the largest absolute cosine that a vector may have with those there are when it is drawn. It
                 is drawn anew up to 100 times; the one that resembles the others least is then kept, with a warning.
                 None sets no bound, and alone keeps a vector independent of the other names.
+            quantized: whether `cleanup` reads int8 codes that are made when a vector is declared, and few vectors, as
+                that of a quantized `ItemMemory`, instead of a memory that is made of all vectors after every change.
 
         Raises:
             ValueError: ``device`` is meta.
         """
         check_elements("Vocabulary", "a vector", (dim,))
-        self._dtype = resolve_dtype("Vocabulary", dtype)
-        self._dim, self._seed, self._unitary = dim, seed, unitary
+        dtype = resolve_dtype("Vocabulary", dtype)
+        self._seed, self._unitary = seed, unitary
         self._strict, self._max_similarity = strict, max_similarity
-        self._device = resolve_data_device(device, op="Vocabulary")
-        self._entries: dict[str, Tensor] = {}
-        self._memory: ItemMemory | None = None
+        self._start(dim, resolve_data_device(device, op="Vocabulary"), dtype, quantized)
 
     def _summary(self) -> dict[str, Any]:
         return {**super()._summary(), "seed": self._seed, "unitary": self._unitary, **self._options()}
 
     def _options(self) -> dict[str, Any]:
         """Settings that are not the default. Files without them are as ever."""
-        strict = {} if self._strict else {"strict": False}
-        return strict if self._max_similarity is None else {**strict, "max_similarity": self._max_similarity}
+        chosen = {"strict": self._strict, "max_similarity": self._max_similarity, "quantized": self._quantized}
+        return {name: value for name, value in chosen.items() if value is not _DEFAULTS[name]}
 
     @locked
     def __getitem__(self, name: str) -> Vector:
@@ -129,14 +131,7 @@ class Vocabulary(NamedVectors):
     def _entry(self, op: str, name: str) -> Tensor:
         if name not in self._entries:
             raise KeyError(f"{op}: name must be declared, got {name!r}")
-        return self._entries[name]
-
-    @property
-    @locked
-    def vectors(self) -> Tensor:
-        """All vectors, ``[N, D]``; a copy."""
-        rows = list(self._entries.values())
-        return torch.stack(rows) if rows else torch.empty(0, self._dim, dtype=self._dtype, device=self._device)
+        return self._rows[self._entries[name]]
 
     @locked
     def populate(self, text: str) -> None:
@@ -162,12 +157,11 @@ class Vocabulary(NamedVectors):
 
     def _declare(self, op: str, statements: Mapping[str, Program | Drawn]) -> None:
         pending: dict[str, Tensor] = {}
-        known = ChainMap(pending, self._entries)
         with full_precision(self._device):
             others = _Others(self, len(statements)) if self._max_similarity is not None else None
             for name, made in statements.items():
                 if not isinstance(made, frozenset):
-                    vector: Tensor = self._evaluate(made, known).as_subclass(Tensor)
+                    vector: Tensor = self._evaluate(made, pending).as_subclass(Tensor)
                 elif others is None:
                     vector = self._draw(name, made)
                 else:
@@ -218,7 +212,7 @@ class Vocabulary(NamedVectors):
         limit = torch.finfo(self._dtype).max
         program, drawn = parse_expression(op, text, self._entries, limit, self._strict)
         self._declare(op, drawn)
-        return self._evaluate(program, self._entries)
+        return self._evaluate(program, {})
 
     @locked
     def subset(self, names: Sequence[str]) -> Vocabulary:
@@ -240,6 +234,7 @@ class Vocabulary(NamedVectors):
             dtype=self._dtype,
             strict=self._strict,
             max_similarity=self._max_similarity,
+            quantized=self._quantized,
         )
         made._extend(vectors)
         return made
@@ -285,30 +280,18 @@ class Vocabulary(NamedVectors):
             raise ValueError("transform_to: names must be at least one, got none")
         if other.device != self.device:
             raise RuntimeError(f"transform_to: other must be on {self.device}, got {other.device}")
-        mine = self._rows("transform_to", chosen)
-        theirs = other._rows("transform_to", chosen, populate)
+        mine = self._chosen("transform_to", chosen)
+        theirs = other._chosen("transform_to", chosen, populate)
         found = theirs.mT @ (torch.linalg.pinv(mine).mT if least_squares else mine)
         return found.to(torch.promote_types(self.dtype, other.dtype))
 
     @locked
-    def _rows(self, op: str, names: Sequence[str], populate: bool = False) -> Tensor:
+    def _chosen(self, op: str, names: Sequence[str], populate: bool = False) -> Tensor:
         """The vectors of names in float64, ``[N, D]``; those that are missing are drawn first if so wanted."""
         if populate:
             self._declare(op, {name: frozenset() for name in names if name not in self._entries})
         with torch.no_grad():
             return torch.stack([self._entry(op, name) for name in names]).double()
-
-    def cleanup(self, query: Tensor, top_k: int = 1) -> Cleanup:
-        """The ``top_k`` names whose vectors have the largest cosine with the query, best first.
-
-        As `ItemMemory.cleanup`; the indices ``[..., top_k]`` count the names in the order of their declaration, and
-        ``names`` of the result and `names_of` turn them into names. Does not wait for the device.
-
-        Raises:
-            ValueError: the vocabulary is empty, or ``top_k`` is outside 1 to N.
-            TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
-        """
-        return self._items("cleanup").cleanup(query, top_k)
 
     def ask(self, query: Tensor | str, top_k: int = 1) -> Any:
         """The names of the ``top_k`` vectors nearest to a query, which may be an expression: ``ask("SCENE * ~COLOR")``.
@@ -321,19 +304,14 @@ class Vocabulary(NamedVectors):
         """
         if isinstance(query, str):
             query = self._parsed("ask", query)
-        return self._items("ask").ask(query, top_k)
-
-    def names_of(self, indices: Tensor | int) -> Any:
-        """The names of indices, as `ItemMemory.names_of`; waits for the device."""
-        return self._items("names_of").names_of(indices)
+        return super().ask(query, top_k)
 
     def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
-        device, dtype = self._place_after(fn)
-        entries = {name: fn(vector) for name, vector in self._entries.items()}
-        if dtype != self._dtype:
-            for name, vector in entries.items():
-                check_finite("to", f"vector of {name!r}", vector)
-        self._entries, self._device, self._dtype, self._memory = entries, device, dtype, None
+        rows = self._converted_rows(fn)
+        if rows.dtype != self._dtype:
+            for name, row in self._entries.items():
+                check_finite("to", f"vector of {name!r}", rows[row])
+        self._take_rows(rows)
 
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -354,6 +332,7 @@ class Vocabulary(NamedVectors):
             dtype=vectors.dtype,
             strict=metadata.get("strict", True),
             max_similarity=metadata.get("max_similarity"),
+            quantized=metadata.get("quantized", False),
         )
         check_vector("load", "vectors", vectors, (len(names), vectors.shape[1]))
         check_finite("load", "vectors", vectors)
@@ -362,21 +341,11 @@ class Vocabulary(NamedVectors):
             raise ValueError("entries that no vocabulary has")
         return vocabulary
 
-    @locked
-    def _items(self, op: str) -> ItemMemory:
-        if not self._entries:
-            raise ValueError(f"{op}: vocabulary must have names, got none")
-        if self._memory is not None:
-            return self._memory
-        memory = ItemMemory(self.vectors, self.names)
-        if may_be_kept(memory._vectors):
-            # Not as a part: what it holds would be in every state twice.
-            self.__dict__["_memory"] = memory
-        return memory
-
     def _extend(self, vectors: dict[str, Tensor]) -> None:
-        self._memory = None
-        self._entries.update(vectors)
+        if vectors:
+            # Autocast would widen half types.
+            with full_precision(self._device):
+                self._append(list(vectors), torch.stack(list(vectors.values())))
 
     def _draw(self, name: str, methods: Drawn, attempt: int = 0) -> Tensor:
         """The vector of a name: a random one bound with a random unitary one, which keeps its distribution.
@@ -395,14 +364,16 @@ class Vocabulary(NamedVectors):
             drawn = functional.unit_rows(drawn)
         return drawn.to(device=self._device, dtype=self._dtype)
 
-    def _evaluate(self, program: Program, vectors: Mapping[str, Tensor]) -> Vector:
+    def _evaluate(self, program: Program, pending: Mapping[str, Tensor]) -> Vector:
         dtype = compute_dtype(self._dtype)
         stack: list[Any] = []
         with torch.no_grad(), full_precision(self._device):
             for action, value in program:
                 match action:
-                    case "name" if value in vectors:
-                        stack.append(vectors[str(value)].to(dtype).as_subclass(Vector))
+                    case "name" if value in pending:
+                        stack.append(pending[str(value)].to(dtype).as_subclass(Vector))
+                    case "name" if value in self._entries:
+                        stack.append(self._entry("parse", str(value)).to(dtype).as_subclass(Vector))
                     case "name":
                         stack.append(_constant(str(value), self._dim, self._device, dtype).as_subclass(Vector))
                     case "identity":

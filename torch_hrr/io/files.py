@@ -21,7 +21,7 @@ import mmap
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -210,14 +210,15 @@ def open_mapped(
     version: int = 1,
     key: bytes | None = None,
     verify: bool = True,
+    in_memory: Collection[str] = (),
     op: str = "open_mapped",
 ) -> _Content:
     """As `load`, but the tensors map the file: a page is read when its elements are, and writing ends the process.
 
     The header is always checked. With ``verify`` the bytes are too, in pieces; without it a damaged tensor goes
     unnoticed. Later changes of the file change the tensors, and if it is shortened, reading the lost part ends the
-    process. Replacing it by `save` leaves the mapped file as it was. A tensor that another tool did not align to its
-    elements is read into memory, and verified in any case.
+    process. Replacing it by `save` leaves the mapped file as it was. A tensor that is named in ``in_memory``, or that
+    another tool did not align to its elements, is read into memory, and verified in any case.
 
     Raises:
         RuntimeError: The machine is big-endian, while files are little-endian.
@@ -234,7 +235,7 @@ def open_mapped(
             # Rows are read here and there: what lies around them is not read ahead.
             pages.madvise(mmap.MADV_RANDOM)
         for part in parts:
-            if part.at % part.dtype.itemsize:
+            if part.name in in_memory or part.at % part.dtype.itemsize:
                 tensors[part.name] = read(file, part)
                 continue
             if verify:
