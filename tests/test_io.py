@@ -303,3 +303,5 @@ def test_an_array_is_saved_as_the_tensor_of_its_values(path):
         load(path, format=FORMAT, device="bogus")
     with pytest.raises(TypeError, match=r"^open_mapped: verify must be a bool, got str$"):
         open_mapped(path, format=FORMAT, verify="x")
+    with pytest.raises(TypeError, match=r"^open_mapped: in_memory must be names of tensors, got str$"):
+        open_mapped(path, format=FORMAT, in_memory="x")

@@ -313,8 +313,11 @@ GOOD = {
     Methods(store, hrr.VectorStore): {
         "add": ("b", A[1]),
         "add_many": (["b"], A[:1]),
+        "ask": (A,),
+        "cleanup": (A,),
         "digest": (),
         "get_many": (["a"],),
+        "names_of": (0,),
         "remove": ("a",),
         "to": ("cpu",),
         "update": ("a", A[1]),

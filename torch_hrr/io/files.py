@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_bool, checked_path
+from torch_hrr._checks import check_bool, checked_path, listed
 from torch_hrr._compile import outside_graphs
 from torch_hrr._shared import is_out_of_memory
 from torch_hrr.io._contents import canonical_json, checked_content, checked_options, stated
@@ -226,6 +226,7 @@ def open_mapped(
     """
     version = checked_options(op, format, version, key)
     verify = check_bool(op, "verify", verify)
+    in_memory = listed(op, "in_memory", in_memory, "names of tensors")
     if sys.byteorder == "big":
         raise RuntimeError(f"{op}: files are little-endian, and cannot be mapped on this machine")
     with opened(op, path, format, version, key) as (file, manifest, parts):
