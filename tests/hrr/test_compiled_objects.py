@@ -35,6 +35,14 @@ def a_memory(x):
     return memory.vectors + 1, *memory.cleanup(x[2] + x[3], 3)
 
 
+def a_quantized_memory(x):
+    memory = hrr.ItemMemory(torch.cat([x, x]) * 2, quantized=True)
+    store = hrr.VectorStore(DIM, device="cpu", quantized=True)
+    store.add_many(["a", "b", "c"], x[:3])
+    store.remove("a")
+    return *memory.cleanup(x[2] + x[3], 3), *store.cleanup(x[1], 2)
+
+
 def a_record(x):
     record = hrr.Record({"a": x[0], "b": x[1]})
     record.set("a", x[2])
@@ -97,7 +105,7 @@ def a_sparse_memory(x):
 @pytest.mark.parametrize(
     "use",
     [
-        *(a_store, a_vocabulary, a_memory, a_record, a_sequence, a_stack, a_graph, a_table),
+        *(a_store, a_vocabulary, a_memory, a_quantized_memory, a_record, a_sequence, a_stack, a_graph, a_table),
         *(an_edited_sequence, structures_of_peers, a_sparse_memory),
     ],
     ids=lambda use: use.__name__,

@@ -48,12 +48,13 @@ def row(number, dim=16):
     return torch.full((dim,), float(number + 1))
 
 
-def test_a_store(impatient):
-    store = hrr.VectorStore(16, capacity=1)
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_store(impatient, quantized):
+    store = hrr.VectorStore(16, capacity=1, quantized=quantized)
 
     def add(number):
         store.add(f"n{number}", row(number))
-        assert torch.equal(store[f"n{number}"], row(number))
+        assert torch.equal(store[f"n{number}"], row(number)) and store.ask(row(number)) == store.names[0]
         assert len(store.vectors) >= 1 and all(name.startswith("n") for name in store)
 
     at_once(add)

@@ -333,6 +333,13 @@ def quantize_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
     A zero row has s = e = 0; one that holds NaN or infinity c = 0, s = 0 and e = inf.
     """
+    # As many rows at a time as caches hold.
+    parts = [_quantized(block) for block in rows.split(max(1, 2**16 // rows.shape[-1]))]
+    codes, bounds = (torch.cat(each) for each in zip(*parts, strict=True))
+    return codes, bounds
+
+
+def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
     unit = _unit(rows)
     finite = unit.isfinite().all(-1, keepdim=True)
     unit = torch.where(finite, unit, torch.zeros_like(unit))
