@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_hrr._autocast import full_precision
 
 # Elements of codes or rows, and estimates of cosines, that are worked on at a time.
-_ELEMENTS, _ESTIMATES = 1 << 20, 1 << 24
+_ELEMENTS, _ESTIMATES = 1 << 18, 1 << 24
 # More than the rounding of a cosine.
 _MARGIN = 1e-6
 
@@ -159,8 +159,10 @@ class QuantizedRows:
         wide = query.to(torch.promote_types(query.dtype, torch.float32))
         wide = wide / wide.abs().amax(-1, keepdim=True)
         unit = (wide / torch.linalg.vector_norm(wide, dim=-1, keepdim=True)).float()
+        # Blocks that caches hold, in one piece of memory: fresh ones would cost more than the product.
         blocks = self.codes.split(max(1, _ELEMENTS // dim))
-        products = torch.cat([unit @ block.float().mT for block in blocks], -1) * scale
+        room = torch.empty_like(blocks[0], dtype=torch.float32)
+        products = torch.cat([unit @ room[: len(block)].copy_(block).mT for block in blocks], -1) * scale
         # The product may round the query to bfloat16, if torch's settings allow it, and rounds every sum.
         error = rest + (1 + rest) * (2**-9 + dim * 2**-23) + _MARGIN
         lower, upper = products - error, products + error
