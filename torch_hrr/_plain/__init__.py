@@ -11,7 +11,7 @@ _HRR = (
     "bind", "unbind", "bind_normalize", "superpose", "bind_superpose", "multibind", "inverse", "unitary", "bind_power",
     "spectrum", "from_spectrum", "bind_spectrum", "unbind_spectrum", "permute", "_bind_backward", "_unbind_backward",
     "_bind_normalize_backward", "_multibind_backward", "_cut_inverse", "_inverse_backward", "_unitary_jacobian",
-    "_bind_power_log", "_bind_power_backward", "_power_product",
+    "_bind_power_log", "_bind_power_backward", "_power_product", "quantize_rows", "quantized_cleanup",
 )  # fmt: skip
 
 OPERATORS: dict[str, Callable[..., Any]] = {

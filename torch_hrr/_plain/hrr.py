@@ -360,21 +360,19 @@ def _cosines(query: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
 def quantized_cleanup(
     query: Tensor, rows: Tensor, codes: Tensor, bounds: Tensor, order: Tensor | None, top_k: int
 ) -> tuple[Tensor, Tensor]:
-    """The ``top_k`` largest cosines of ``[B, D]`` with ``[N, D]``, of equals the lower index first, NaN last.
+    """The ``top_k`` largest cosines of ``[..., D]`` with ``[N, D]``, of equals the lower row first, NaN last.
 
-    Rows count as `order` says, those below 0 not at all. The codes, which tell what need not be computed, are not used.
+    Rows come in the order of `order`, different numbers below N, and those of -1 not at all. The codes, which tell what
+    need not be computed, are not used.
     """
     dtype = torch.promote_types(torch.promote_types(query.dtype, rows.dtype), torch.float32)
     step = max(1, 2**22 // max(1, query.numel()))
     with torch.no_grad():
         blocks = [_cosines(query.unsqueeze(-2), block, dtype) for block in rows.split(step)]
         keys = torch.cat(blocks, -1).nan_to_num(-2)
-        if order is None:
-            taken = keys.sort(dim=-1, descending=True, stable=True).indices[..., :top_k]
-            indices = taken
-        else:
-            by_order = order.argsort()
-            keys = keys.masked_fill(order < 0, -3).index_select(-1, by_order)
-            taken = by_order[keys.sort(dim=-1, descending=True, stable=True).indices[..., :top_k]]
-            indices = order[taken]
-    return _cosines(query.unsqueeze(-2), rows[taken], dtype), indices
+        numbers = torch.arange(len(rows), device=rows.device) if order is None else order.argsort()
+        if order is not None:
+            keys = keys.masked_fill(order < 0, -3)
+        ranks = keys.index_select(-1, numbers).sort(dim=-1, descending=True, stable=True).indices
+        indices = numbers[ranks[..., :top_k]]
+    return _cosines(query.unsqueeze(-2), rows[indices], dtype), indices

@@ -47,11 +47,12 @@ def check_codes(rows: Tensor, codes: Tensor, bounds: Tensor) -> None:
 def nearest(
     query: Tensor, rows: Tensor, codes: Tensor, bounds: Tensor, places: Tensor | None, top_k: int
 ) -> tuple[Tensor, Tensor]:
-    """`QuantizedRows.nearest` for rows in a tensor; without places all count, in their order."""
-    flat = query.reshape(-1, query.shape[-1])
-    found = _operators().quantized_cleanup(flat, rows, codes, bounds, places, top_k)
-    values, indices = (each.reshape(*query.shape[:-1], top_k) for each in found)
-    return values, indices
+    """The ``top_k`` largest cosines of ``[..., D]`` with ``[N, D]`` and the numbers of these rows, best first.
+
+    Of equal cosines the lower place comes first, and rows with the place -1 do not count; None: the rows as they are.
+    """
+    values, numbers = _operators().quantized_cleanup(query, rows, codes, bounds, places, top_k)
+    return values, numbers
 
 
 class QuantizedRows:
@@ -123,7 +124,7 @@ class QuantizedRows:
 
         Args:
             query: ``[..., D]``, floating point, on the device of the codes.
-            rows: the rows of all slots ``[C, D]``, those without one anything; or what gives the rows of some places,
+            rows: the rows of all slots ``[C, D]``, whose places are below C; or what gives the rows of some places,
                 an int64 tensor ``[K]`` in ascending order, as ``[K, D]``. It is asked for the few rows that the codes
                 cannot exclude, and for all others in blocks where these are nearly equal.
             top_k: 1 to the number of rows.
@@ -132,7 +133,8 @@ class QuantizedRows:
             Cosines ``[..., top_k]`` in the wider dtype of query and rows, at least float32, and int64 places.
         """
         if isinstance(rows, Tensor):
-            return nearest(query, rows, self.codes, self.bounds, self.places, top_k)
+            values, slots = nearest(query, rows, self.codes, self.bounds, self.places, top_k)
+            return values, self.places[slots]
         with torch.no_grad(), full_precision(query.device):
             flat = query.reshape(-1, query.shape[-1])
             # Of no queries one more, since rows tell the dtype; few at a time, whose estimates for all rows have room.
@@ -171,10 +173,10 @@ class QuantizedRows:
         lost = ~unit.isfinite().all(-1)
         if bool(lost.any()):
             # To a zero query all rows are equal but those that hold NaN, to one that holds NaN all: the first count.
-            first = torch.zeros_like(self.places, dtype=torch.bool)
-            places = self.places.masked_fill(self.places < 0, torch.iinfo(torch.int64).max)
-            for each in (places, places.masked_fill(rest.isinf(), torch.iinfo(torch.int64).max)):
-                first[each.topk(top_k, largest=False).indices] = True
+            whole = (self.places >= 0) & ~rest.isinf()
+            ranks = self.places.masked_fill(~whole, torch.iinfo(torch.int64).max)
+            first = ~whole
+            first[ranks.topk(top_k, largest=False).indices] = True
             lower[lost] = torch.where(first, 0.0, -3.0)
             upper[lost] = torch.where(first, 3.0, -torch.inf)
         absent = self.places < 0
@@ -189,9 +191,12 @@ class QuantizedRows:
         blocks = slots.split(max(1, _ELEMENTS // query.shape[-1])) if len(slots) else ()
         return [self._exactly(query, fetch, block, top_k) for block in blocks]
 
-    def _exactly(self, query: Tensor, fetch: Callable[[Tensor], Tensor], slots: Tensor, top_k: int) -> Any:
+    def _exactly(
+        self, query: Tensor, fetch: Callable[[Tensor], Tensor], slots: Tensor, top_k: int
+    ) -> tuple[Tensor, Tensor]:
         codes, bounds, places = self.codes[slots], self.bounds[slots], self.places[slots]
-        return _operators().quantized_cleanup(query, fetch(places), codes, bounds, places, min(top_k, len(slots)))
+        values, numbers = nearest(query, fetch(places), codes, bounds, None, min(top_k, len(slots)))
+        return values, places[numbers]
 
     def _index(self, numbers: Sequence[int]) -> Tensor:
         return torch.as_tensor(numbers, dtype=torch.int64, device=self.codes.device)
