@@ -162,13 +162,14 @@ def test_rows_may_be_absent_in_any_order_and_fetched(kind, dim, monkeypatch):
     monkeypatch.setattr("torch_hrr.hrr._quantized._ELEMENTS", 7 * dim)
     monkeypatch.setattr("torch_hrr.hrr._quantized._ESTIMATES", 150)
     rows = rows_of(kind, 40, dim)
+    torch.set_default_dtype((torch.float32, torch.float64, torch.bfloat16)[dim % 3])
     draw = torch.Generator().manual_seed(dim)
     slots, places = torch.randperm(80, generator=draw)[:40], torch.randperm(80, generator=draw)[:40]
     coded, table = coded_rows(rows, places.tolist(), slots.tolist(), 80)
     coded.remove(slots[30:].tolist())
     assert len(coded) == 30
     by_place = dict(zip(places.tolist(), rows, strict=True))
-    query = torch.cat([normal(3, dim, seed=2), rows[:1], torch.zeros(1, dim)])
+    query = torch.cat([normal(3, dim, seed=2), rows[:1], torch.zeros_like(rows[:1])])
     query[1, 0] = torch.nan
 
     def fetch(wanted):
@@ -253,6 +254,11 @@ def test_a_store_that_changes_answers_as_one_made_anew(capacity, changes):
             getattr(made, action)()
         elif names[argument] in made:
             made.update(names[argument], rows[argument]) if action == "update" else made.remove(names[argument])
+        # Few rows are searched without a look at the codes.
+        coded, present = made._coded, list(made._entries.values())
+        codes, bounds = quantize(made.vectors)
+        assert torch.equal(coded.codes[present], codes) and torch.equal(coded.bounds[present], bounds)
+        assert len(coded) == len(made) and coded.places[present].tolist() == list(range(len(made)))
         if not len(made):
             with pytest.raises(ValueError, match=r"^cleanup: store must have names, got none$"):
                 made.cleanup(query)

@@ -177,8 +177,8 @@ class QuantizedRows:
             ranks = self.places.masked_fill(~whole, torch.iinfo(torch.int64).max)
             first = ~whole
             first[ranks.topk(top_k, largest=False).indices] = True
-            lower[lost] = torch.where(first, 0.0, -3.0)
-            upper[lost] = torch.where(first, 3.0, -torch.inf)
+            lower[lost] = torch.zeros_like(scale).masked_fill(~first, -3)
+            upper[lost] = torch.full_like(scale, 3).masked_fill(~first, -torch.inf)
         absent = self.places < 0
         return lower.masked_fill(absent, -torch.inf), upper.masked_fill(absent, -torch.inf)
 
