@@ -106,7 +106,8 @@ def test_a_query_that_is_not_finite_has_no_cosine():
     assert values[:2].isnan().all() and indices[:2].tolist() == [list(range(9))] * 2
     assert torch.equal(values[2].isnan().sum(), (~items.isfinite().all(-1)).sum())
     for count in (1, 9):
-        values, indices = ItemMemory(torch.zeros(count, 64), quantized=True).cleanup(torch.full((64,), torch.nan), count)
+        memory = ItemMemory(torch.zeros(count, 64), quantized=True)
+        values, indices = memory.cleanup(torch.full((64,), torch.nan), count)
         assert values.isnan().all() and indices.tolist() == list(range(count))
 
 
