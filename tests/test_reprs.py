@@ -82,6 +82,7 @@ OTHERS = {
     hrr.Factorization: lambda _: EXAMPLES["torch_hrr.resonator"]().factorize(torch.ones(100, 8)),
     hrr.HRROperations: lambda _: hrr.HRROperations(8, "cpu"),
     hrr.HybridHRRSystem: lambda _: hrr.HybridHRRSystem(8, "cpu"),
+    hrr.Memory: lambda folder: hrr.Memory(folder / "m.db", 8),
     hrr.Unbind: lambda _: hrr.Unbind(8),
     hrr.UnitaryCauchy: lambda _: hrr.UnitaryCauchy(torch.zeros(2, 3), 0.5),
     hrr.UnitaryUniform: lambda _: hrr.UnitaryUniform(8),

@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import tempfile
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ FIELD = torch.rand(3, 4, 5, 2, generator=torch.Generator().manual_seed(1))
 SPECTRUM = hrr.spectrum(A)
 
 TOKENS = torch.arange(3)
+FOLDER = tempfile.TemporaryDirectory()
 LABELS = torch.ones(3, 3)
 
 LEVELS = hierarchy.HierarchyManager()
@@ -58,6 +60,13 @@ def multiset():
     items = hrr.Multiset(8)
     items.extend(A)
     return items
+
+
+def memory():
+    """In a file of its own, in a folder that goes with the tests."""
+    records = hrr.Memory(f"{FOLDER.name}/{len(os.listdir(FOLDER.name))}.db", 8)
+    records.store("a", {"b": "c"})
+    return records
 
 
 def stack():
@@ -323,6 +332,17 @@ GOOD = {
         "update": ("a", A[1]),
         "verify": (),
     },
+    Methods(memory, hrr.Memory): {
+        "close": (),
+        "encode": ({"a": "b"},),
+        "remove": ("a",),
+        "role": ("a",),
+        "search": ({"b": "c"},),
+        "store": ("d", {"a": "b"}),
+        "store_many": ({"d": {"a": "b"}},),
+        "update": ("a", {"a": "b"}),
+        "verify": (),
+    },
     Methods(lambda: hrr.HashTable(8), hrr.HashTable): {
         "add": (A[0], A[1]),
         "get": (A[0],),
@@ -488,6 +508,8 @@ ELSEWHERE = {
     # No arguments, or a state: tests/assembly/test_brain_states.py; files: tests/test_saveable.py.
     *("disable_learning", "disable_plasticity", "enable_learning", "enable_plasticity", "extra_repr", "fix_assembly"),
     *("get_extra_state", "get_memory_usage", "get_num_ever_fired", "load_state_dict", "optimize_layout", "save"),
+    # Of another file each time: tests/hrr/test_records.py.
+    "Memory",
     *("autocast", "calibrate", "clear", "content", "copy", "info", "reset", "role_vectors"),
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name, or that wait: test_settings_of_any_name_are_named, test_settings_of_an_estimator_are_named.

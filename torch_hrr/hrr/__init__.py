@@ -33,6 +33,7 @@ from torch_hrr.hrr.functional import (
 from torch_hrr.hrr.losses import HRRMultiLabelLoss
 from torch_hrr.hrr.memory import Cleanup, ItemMemory, cosine_similarity
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
+from torch_hrr.hrr.records import Memory
 from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
 from torch_hrr.hrr.structures import Automaton, Graph, HashTable, Multiset, Record, Sequence, Stack, Tree
@@ -60,6 +61,7 @@ __all__ = [
     "HybridHRRSystem",
     "ItemMemory",
     "Multiset",
+    "Memory",
     "PyTorchHRROperations",
     "Record",
     "Resonator",

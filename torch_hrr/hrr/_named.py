@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -13,10 +14,25 @@ from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_floating, may_be_kept
 from torch_hrr._repr import place_of
 from torch_hrr._shared import locked
+from torch_hrr.hrr import functional
 from torch_hrr.hrr._held import SharedVectors
 from torch_hrr.hrr._quantized import QuantizedRows
 from torch_hrr.hrr.memory import Cleanup, ItemMemory, Searchable, _Names
 from torch_hrr.runtime.device import with_data
+
+
+def drawn(name: str, dim: int, seed: int, unitary: bool = False, attempt: int = 0) -> Tensor:
+    """The vector of a name: a random one bound with a random unitary one, which keeps its distribution; float64.
+
+    A CPU generator takes 32 bits of its seed. One alone would give two of 65536 names the same vector more likely than
+    not; two independent ones make that 64 bits, and half a collision leaves independent vectors.
+    """
+    again = f"{attempt}:" if attempt else ""
+    digest = hashlib.sha256(f"{again}torch_hrr.vocabulary:{seed % 2**64}:{name}".encode()).digest()
+    first, second = (torch.Generator().manual_seed(int.from_bytes(digest[at : at + 4], "little")) for at in (0, 4))
+    vector = functional.random(1, dim, first, unitary, "cpu", torch.float64)
+    rotation = functional.random(1, dim, second, True, "cpu", torch.float64)
+    return functional.bind(vector, rotation)[0]
 
 
 class NamedVectors(Searchable, SharedVectors, Mapping[str, Tensor]):

@@ -99,7 +99,15 @@ _pytree._register_namedtuple(Cleanup, serialized_type_name="torch_hrr.hrr.Cleanu
 torch.serialization.add_safe_globals([Cleanup])
 
 
-class Searchable(HeldVectors):
+class Listed:
+    """What an `ItemMemory` is made of as a whole."""
+
+    def _listed(self, names: Any) -> tuple[Tensor, Any]:
+        """The vectors, and their names unless others are given, of one moment."""
+        raise NotImplementedError
+
+
+class Searchable(HeldVectors, Listed):
     """Vectors of which those nearest to a query are found by cosine, and their names."""
 
     _quantized: bool
@@ -120,7 +128,6 @@ class Searchable(HeldVectors):
         raise NotImplementedError
 
     def _listed(self, names: Any) -> tuple[Tensor, Any]:
-        """The vectors, and their names unless others are given, of one moment."""
         this: Any = self
         with self._alone():
             return this.vectors, this.names if names is None else names
@@ -236,13 +243,14 @@ class ItemMemory(Searchable):
 
     @takes(quantized=Bool())
     def __init__(
-        self, vectors: Tensor | Searchable, names: Sequence[str] | None = None, *, quantized: bool = False
+        self, vectors: Tensor | Listed, names: Sequence[str] | None = None, *, quantized: bool = False
     ) -> None:
         """Copies and normalises the items, or codes them, in O(N D) and without waiting for the device.
 
         Args:
             vectors: ``[N, D]``, N and D at least 1, float32, float64, float16 or bfloat16, on any device; or a
-                `VectorStore`, a `Vocabulary` or another memory, whose vectors and names are taken as they are now.
+                `VectorStore`, a `Vocabulary`, a `Memory` or another `ItemMemory`, whose vectors and names are taken as
+                they are now.
             names: a sequence of N different strings, or None for items without names.
             quantized: whether `cleanup` reads codes, and few of the items.
 
@@ -253,7 +261,7 @@ class ItemMemory(Searchable):
         """
         super().__init__()
         given: Any = vectors
-        if isinstance(vectors, Searchable):
+        if isinstance(vectors, Listed):
             given, names = vectors._listed(names)
         items = tensor("ItemMemory", "vectors", given)
         check_floating("ItemMemory", "vectors", items)

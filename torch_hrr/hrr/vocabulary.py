@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -24,7 +23,7 @@ from torch_hrr._spec import Bool, Device, Dtype, Int, Real, takes
 from torch_hrr._warnings import warn
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
-from torch_hrr.hrr._named import NamedVectors
+from torch_hrr.hrr._named import NamedVectors, drawn
 from torch_hrr.hrr.memory import compute_dtype
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io.files import check_text
@@ -348,21 +347,10 @@ class Vocabulary(NamedVectors):
                 self._append(list(vectors), torch.stack(list(vectors.values())))
 
     def _draw(self, name: str, methods: Drawn, attempt: int = 0) -> Tensor:
-        """The vector of a name: a random one bound with a random unitary one, which keeps its distribution.
-
-        A CPU generator takes 32 bits of its seed. One alone would give two of 65536 names the same vector more likely
-        than not; two independent ones make that 64 bits, and half a collision leaves independent vectors.
-        """
-        again = f"{attempt}:" if attempt else ""
-        digest = hashlib.sha256(f"{again}torch_hrr.vocabulary:{self._seed % 2**64}:{name}".encode()).digest()
-        first, second = (torch.Generator().manual_seed(int.from_bytes(digest[at : at + 4], "little")) for at in (0, 4))
-        unitary = self._unitary or "unitary" in methods
-        vector = functional.random(1, self._dim, first, unitary, "cpu", torch.float64)
-        rotation = functional.random(1, self._dim, second, True, "cpu", torch.float64)
-        drawn = functional.bind(vector, rotation)[0]
+        vector = drawn(name, self._dim, self._seed, self._unitary or "unitary" in methods, attempt)
         if "normalized" in methods:
-            drawn = functional.unit_rows(drawn)
-        return drawn.to(device=self._device, dtype=self._dtype)
+            vector = functional.unit_rows(vector)
+        return vector.to(device=self._device, dtype=self._dtype)
 
     def _evaluate(self, program: Program, pending: Mapping[str, Tensor]) -> Vector:
         dtype = compute_dtype(self._dtype)
