@@ -176,18 +176,20 @@ class Database:
 
     def _opened(self, op: str) -> sqlite3.Connection:
         place = pathlib.Path(self.path)
+        # Beside the file SQLite keeps two more.
+        is_writable = os.access(place.parent, os.W_OK)
         try:
-            kind, there = os.stat(place).st_mode, place
-            if not stat.S_ISREG(kind):
+            if not stat.S_ISREG(os.stat(place).st_mode):
                 raise ValueError(f"{op}: path must name a regular file, got {self.path}")
+            is_writable = is_writable and os.access(place, os.W_OK)
         except FileNotFoundError:
-            there = place.parent
-            if not there.is_dir():
+            if not place.parent.is_dir():
                 raise FileNotFoundError(errno.ENOENT, f"{op}: folder of path must exist", self.path) from None
-        is_writable = os.access(there, os.W_OK)
+            if not is_writable:
+                raise PermissionError(errno.EACCES, f"{op}: folder of path must be writable", self.path) from None
         connection = self._found(op, "rwc" if is_writable else "ro")
         if connection is None:
-            # A file in a folder where SQLite cannot put its shared memory, and which nobody is writing.
+            # Nobody is writing a file without a log, and there may be no room for one.
             connection = self._found(op, "ro&immutable=1")
         assert connection is not None
         try:
@@ -219,7 +221,7 @@ class Database:
             return connection
         except sqlite3.Error as error:
             connection.close()
-            if mode == "ro" and _code(error) == _CANNOT_OPEN and not os.path.exists(f"{self.path}-wal"):
+            if mode == "ro" and _code(error) in _CANNOT_OPEN and not os.path.exists(f"{self.path}-wal"):
                 return None
             raise
         except BaseException:
@@ -267,7 +269,7 @@ class Database:
 
 
 # Result codes of SQLite.
-_BUSY, _CANNOT_OPEN = 5, 14
+_BUSY, _CANNOT_OPEN = 5, (8, 14)
 
 
 def _code(error: BaseException) -> int:
