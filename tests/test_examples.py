@@ -16,6 +16,7 @@ RUNS = {
     "hrr_layers": (["--epochs", "3", "--dim", "64"], 0.5),
     "hrr_multilabel": (["--epochs", "10"], 0.5),
     "hrr_attention": (["--epochs", "4", "--width", "32", "--steps", "8"], 0.5),
+    "hrr_memory": (["--records", "600", "--queries", "20", "--dim", "512"], 0.9),
 }
 
 
@@ -45,7 +46,7 @@ def test_example(name, capsys):
     assert module.main(arguments) == results
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", sorted(RUNS.keys() - {"hrr_memory"}))
 def test_an_example_without_scikit_learn_says_what_it_needs(name, monkeypatch):
     for module in ("sklearn", "sklearn.datasets"):
         monkeypatch.setitem(sys.modules, module, None)
