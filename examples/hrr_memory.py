@@ -20,6 +20,7 @@ import unicodedata
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 
 from torch_hrr.hrr.records import Memory
 
@@ -60,11 +61,9 @@ def found_elsewhere(path: str, queries: list[dict[str, str]]) -> list[list[tuple
 
 def largest_cosines(memory: Memory, queries: list[dict[str, str]], count: int) -> torch.Tensor:
     """The largest cosines of every query with all vectors, in float64."""
-    rows = torch.stack([memory.encode(query) for query in queries]).double()
-    vectors = memory.vectors
-    parts = [torch.cosine_similarity(row, part.double(), dim=-1) for part in vectors.split(5000) for row in rows]
-    blocks = torch.stack([torch.cat(parts[i :: len(rows)]) for i in range(len(rows))])
-    return blocks.topk(count).values
+    rows = F.normalize(torch.stack([memory.encode(query) for query in queries]).double(), dim=-1)
+    parts = [rows @ F.normalize(part.double(), dim=-1).mT for part in memory.vectors.split(5000)]
+    return torch.cat(parts, -1).topk(count).values
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, float]:

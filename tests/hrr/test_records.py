@@ -494,6 +494,31 @@ def test_a_reader_sees_what_other_processes_write(tmp_path):
     assert memory.search({"number": 17, "a": "b"}, 1)[0].name == "child 17"
 
 
+AT_ONCE = """
+    import os, sys
+    from torch_hrr import hrr
+
+    children, (started, start) = [], os.pipe()
+    for number in range(6):
+        children.append(os.fork())
+        if children[-1] == 0:
+            # Until the parent closes its end.
+            os.close(start), os.read(started, 1)
+            with hrr.Memory(sys.argv[1], 32) as memory:
+                memory.store(f"child {number}", {"number": number})
+            os._exit(0)
+    os.close(start)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    with hrr.Memory(sys.argv[1]) as memory:
+        memory.verify()
+        print(*sorted(memory))
+"""
+
+
+def test_processes_that_make_a_file_at_once_make_one(tmp_path):
+    assert script(AT_ONCE, tmp_path / "m.db") == [" ".join(f"child {number}" for number in range(6))]
+
+
 def filled(path, key=None):
     """A small file, closed, with what it holds."""
     with hrr.Memory(path, dim=16, key=key) as memory:

@@ -10,14 +10,16 @@ import os
 import pathlib
 import stat
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from torch_hrr.io import IntegrityError
 from torch_hrr.io._reading import SEALS
 
 if TYPE_CHECKING:
     import sqlite3
+
+_Result = TypeVar("_Result")
 
 # "HRRm", where SQLite has room for what tells the files of one program from those of others.
 _APPLICATION, _VERSION = 0x4852526D, 1
@@ -139,23 +141,23 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self, connection: sqlite3.Connection, writes: bool) -> Iterator[None]:
-        until = time.monotonic() + self._timeout
-        while True:
-            try:
-                connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-                # What a reader sees is fixed by the first page that it reads.
-                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                break
-            except Exception as error:
-                _roll_back(connection)
-                if _code(error) != _BUSY or time.monotonic() >= until:
-                    raise
+        self._patiently(lambda: _begin(connection, "BEGIN IMMEDIATE" if writes else "BEGIN"))
         try:
             yield
             connection.execute("COMMIT")
         except BaseException:
             _roll_back(connection)
             raise
+
+    def _patiently(self, call: Callable[[], _Result]) -> _Result:
+        """What the call gives, tried again for `timeout` seconds while others hold the file."""
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                return call()
+            except Exception as error:
+                if _code(error) != _BUSY or time.monotonic() >= until:
+                    raise
 
     def _state(self, op: str, connection: sqlite3.Connection) -> State:
         rows = connection.execute("SELECT settings, change, records, total, seal FROM memory").fetchall()
@@ -171,7 +173,7 @@ class Database:
 
     def _connected(self, op: str) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = self._opened(op)
+            self._connection = self._patiently(lambda: self._opened(op))
         return self._connection
 
     def _opened(self, op: str) -> sqlite3.Connection:
@@ -230,9 +232,11 @@ class Database:
 
     def _is_made(self, op: str, connection: sqlite3.Connection) -> bool:
         """Whether the file is a memory; False for an empty one, IntegrityError for another program's."""
+        # In this order: another process may be making the tables, which get their mark at the same time.
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application != _APPLICATION:
-            if application or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if application or tables:
                 raise IntegrityError(f"{op}: {self.path} must be a memory, got an SQLite file of another program")
             return False
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -275,6 +279,16 @@ _BUSY, _CANNOT_OPEN = 5, (8, 14)
 def _code(error: BaseException) -> int:
     """The primary result code of SQLite, 0 for none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _begin(connection: sqlite3.Connection, statement: str) -> None:
+    try:
+        connection.execute(statement)
+        # What a reader sees is fixed by the first page that it reads.
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        _roll_back(connection)
+        raise
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

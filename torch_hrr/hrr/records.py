@@ -498,9 +498,9 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
             while rows := changed.fetchmany(max(1, _AT_ONCE // self._dim)):
                 for row in rows:
                     self._checked_code(op, row)
-                parts = from_bytes(b"".join(code for _, _, code, _ in rows), torch.uint8).view(len(rows), -1)
-                bounds = from_bytes(parts[:, self._dim :].contiguous().numpy().tobytes(), torch.float32).view(-1, 2)
-                index.put([id for id, *_ in rows], parts[:, : self._dim].view(torch.int8), bounds)
+                codes = from_bytes(b"".join(code[: self._dim] for _, _, code, _ in rows), torch.int8)
+                bounds = from_bytes(b"".join(code[self._dim :] for _, _, code, _ in rows), torch.float32)
+                index.put([id for id, *_ in rows], codes.view(len(rows), -1), bounds.view(len(rows), -1))
             if len(index.slots) != state.records:
                 index.keep({id for (id,) in connection.execute("SELECT id FROM records")})
             if len(index.slots) != state.records:
