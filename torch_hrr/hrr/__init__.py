@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING
 from torch_hrr._moved import names_of
 from torch_hrr.hrr.associative import HopfieldMemory, SparseDistributedMemory
 from torch_hrr.hrr.distributions import UnitaryCauchy, UnitaryUniform
+from torch_hrr.hrr.embeddings import (
+    CircularEncoder,
+    FractionalPowerEncoder,
+    LevelEncoder,
+    ProjectionEncoder,
+    RandomEncoder,
+    SinusoidEncoder,
+    ThermometerEncoder,
+)
 from torch_hrr.hrr.encoders import at, fractional_power_encoding, graph, ngrams, sequence
 from torch_hrr.hrr.functional import (
     bind,
@@ -50,8 +59,10 @@ __all__ = [
     "BatchHRROperations",
     "Bind",
     "BindSuperpose",
+    "CircularEncoder",
     "Cleanup",
     "Factorization",
+    "FractionalPowerEncoder",
     "Graph",
     "HRRAttention",
     "HRRMultiLabelLoss",
@@ -62,13 +73,18 @@ __all__ = [
     "ItemMemory",
     "Multiset",
     "Memory",
+    "LevelEncoder",
+    "ProjectionEncoder",
     "PyTorchHRROperations",
+    "RandomEncoder",
     "Record",
     "Resonator",
     "Sequence",
     "SparseDistributedMemory",
     "Stack",
     "Tree",
+    "SinusoidEncoder",
+    "ThermometerEncoder",
     "Unbind",
     "UnitaryCauchy",
     "UnitaryUniform",
