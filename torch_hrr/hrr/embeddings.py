@@ -41,6 +41,10 @@ class _Encoder(Saveable, DescribedModule):
     dim: int
     seed: int
 
+    def __init__(self, dim: int, seed: int | None) -> None:
+        super().__init__()
+        self.dim, self.seed = dim, given_or_drawn_seed(type(self).__name__, seed)
+
     def reset_parameters(self) -> None:
         """Draws the vectors of the seed again, as after ``to_empty``."""
         # Where the vectors are decides nothing about how they are drawn.
@@ -83,8 +87,7 @@ class _Table(_Encoder):
     def __init__(
         self, count: int, dim: int, features: int | None, seed: int | None, device: _Place, dtype: torch.dtype | None
     ) -> None:
-        super().__init__()
-        self.dim, self.seed = dim, given_or_drawn_seed(type(self).__name__, seed)
+        super().__init__(dim, seed)
         self.features = features
         name, rows = type(self).__name__, features or 0
         self.register_buffer("weight", empty_matrix(name, (count, dim), device, dtype))
@@ -134,11 +137,14 @@ class _Table(_Encoder):
             IndexError: An integer of `RandomEncoder` has no vector.
             RuntimeError: It is on another device than the vectors.
         """
-        values = x if is_scripting() else self._taken(x, self.weight, self.features)
-        places, gaps = self._places(values)
         if is_scripting():
+            places, gaps = self._places(x)
             return self._codes(places, gaps)
         else:
+            places, gaps = self._places(self._taken(x, self.weight, self.features))
+            # On the CPU reading costs nothing, and a pass over the codes as much as they do.
+            if gaps is not None and gaps.device.type == "cpu" and values_decide() and not bool(gaps.isnan().any()):
+                gaps = None
             with full_precision(self.weight.device):
                 return self._codes(places, gaps)
 
@@ -392,9 +398,20 @@ class CircularEncoder(_Table):
 
 
 class _Features(_Encoder):
-    """Rows of F numbers, by functions that are continuous in them."""
+    """Rows of F numbers, by functions of ``W x`` that are continuous in them."""
 
+    weight: Tensor
     in_features: int
+
+    def __init__(
+        self, in_features: int, dim: int, seed: int | None, device: _Place, dtype: torch.dtype | None, has_bias: bool
+    ) -> None:
+        super().__init__(dim, seed)
+        self.in_features = in_features
+        self.register_buffer("weight", empty_matrix(type(self).__name__, (dim, in_features), device, dtype))
+        if has_bias:
+            self.register_buffer("bias", torch.empty_like(self.weight[:, 0]))
+        self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
         """The codes.
@@ -403,26 +420,22 @@ class _Features(_Encoder):
             x: Rows ``[..., F]``; integers are taken in the dtype of the encoder.
 
         Returns:
-            ``[..., D]``, in the wider of the two dtypes, differentiable in ``x``. A row with NaN or infinity is NaN.
+            ``[..., D]``, in the wider of the two dtypes, differentiable in ``x``. A row with NaN is NaN, and one with
+            infinity not finite.
 
         Raises:
             TypeError: ``x`` is neither a tensor nor an array of real numbers.
             ValueError: Its last dimension is not F.
             RuntimeError: It is on another device than the encoder.
         """
-        weight = self._weight()
         if is_scripting():
-            return self._codes(x if x.is_floating_point() else x.to(weight.dtype))
+            return self._codes(x if x.is_floating_point() else x.to(self.weight.dtype))
         else:
-            values = self._taken(x, weight, self.in_features)
+            values = self._taken(x, self.weight, self.in_features)
             # An array goes into the dtype of the encoder too.
-            values = values if values is x and x.is_floating_point() else values.to(weight.dtype)
-            with full_precision(weight.device):
+            values = values if values is x and x.is_floating_point() else values.to(self.weight.dtype)
+            with full_precision(self.weight.device):
                 return self._codes(values)
-
-    def _weight(self) -> Tensor:
-        """Where the encoder is, and in what dtype."""
-        raise NotImplementedError
 
     def _codes(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -442,7 +455,6 @@ class ProjectionEncoder(_Features):
     """
 
     file_format = "torch_hrr.projection_encoder"
-    weight: Tensor
 
     @takes(in_features=Int(1), dim=Int(1), **_DRAWN)
     def __init__(
@@ -463,20 +475,13 @@ class ProjectionEncoder(_Features):
             device: Device of the projection; None means that of `runtime.set_device`, if called, else torch's default.
             dtype: dtype of the projection; None means torch's default dtype.
         """
-        super().__init__()
-        self.dim, self.seed = dim, given_or_drawn_seed(type(self).__name__, seed)
-        self.in_features = in_features
-        self.register_buffer("weight", empty_matrix("ProjectionEncoder", (dim, in_features), device, dtype))
-        self.reset_parameters()
+        super().__init__(in_features, dim, seed, device, dtype, False)
 
     def _draw(self, generator: torch.Generator) -> None:
         self.weight.copy_(torch.randn(self.weight.shape, generator=generator, dtype=torch.float64) / self.dim**0.5)
 
-    def _weight(self) -> Tensor:
-        return self.weight
-
     def _codes(self, x: Tensor) -> Tensor:
-        return _product(x, self.weight).to(torch.promote_types(x.dtype, self.weight.dtype))
+        return _product(x, self.weight, None).to(torch.promote_types(x.dtype, self.weight.dtype))
 
     def _summary(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("in_features", "dim", "seed")}
@@ -498,7 +503,6 @@ class SinusoidEncoder(_Features):
     """
 
     file_format = "torch_hrr.sinusoid_encoder"
-    weight: Tensor
     bias: Tensor
 
     @takes(in_features=Int(1), dim=Int(1), bandwidth=Real(0, open_left=True), **_DRAWN)
@@ -522,24 +526,16 @@ class SinusoidEncoder(_Features):
             device: Device of the buffers; None means that of `runtime.set_device`, if called, else torch's default.
             dtype: dtype of the buffers; None means torch's default dtype.
         """
-        super().__init__()
-        self.dim, self.seed = dim, given_or_drawn_seed(type(self).__name__, seed)
-        self.in_features, self.bandwidth = in_features, bandwidth
-        self.register_buffer("weight", empty_matrix("SinusoidEncoder", (dim, in_features), device, dtype))
-        self.register_buffer("bias", torch.empty_like(self.weight[:, 0]))
-        self.reset_parameters()
+        self.bandwidth = bandwidth
+        super().__init__(in_features, dim, seed, device, dtype, True)
 
     def _draw(self, generator: torch.Generator) -> None:
         self.weight.copy_(torch.randn(self.weight.shape, generator=generator, dtype=torch.float64))
         self.bias.copy_(torch.rand(self.dim, generator=generator, dtype=torch.float64) * (2 * math.pi))
 
-    def _weight(self) -> Tensor:
-        return self.weight
-
     def _codes(self, x: Tensor) -> Tensor:
-        angles = _product(widen(x) * self.bandwidth, self.weight) + self.bias
-        kind = torch.promote_types(x.dtype, self.weight.dtype)
-        codes: Tensor = (angles.cos() * (2 / self.dim) ** 0.5).to(kind)
+        waves = _product(widen(x) * self.bandwidth, self.weight, self.bias).cos()
+        codes: Tensor = (waves * (2 / self.dim) ** 0.5).to(torch.promote_types(x.dtype, self.weight.dtype))
         return codes
 
     def _summary(self) -> dict[str, Any]:
@@ -555,20 +551,21 @@ class FractionalPowerEncoder(_Features):
     ``exp(-sum_f d_f^2 / 2)`` for phases of N(0, 1), kernel "gaussian". DC, and Nyquist where D is even, are 1, so that
     codes are unitary: norms are 1, ``bind(code(x), code(z)) = code(x + z)``, and the involution of a code is that of
     -x. The angles are a matrix product, whose last bits may depend on the batch; in float32 they are exact to 1e-7 of
-    their size. F D / 2 multiplications and a transform a row.
+    their size. F D multiplications, D cosines and a transform a row.
 
     `fractional_power_encoding` takes vectors of your own, and adds phases in double.
 
     Attributes:
-        phases: Those of the Fourier bins 1, 2, ..., ``[F, (D - 1) // 2]``.
-        seed: Of them; the one drawn where none was given.
+        weight: The phases of the bins in the order of `functional.spectrum`, ``[D, F]``: 0, that of bin 1 twice, ...
+        bias: What makes a cosine of the angle the real or the imaginary part of its bin, 0 or -pi/2, ``[D]``.
+        seed: Of the phases; the one drawn where none was given.
 
     Source: Plate 1995, section VIII-A; Frady, Kleyko, Kymn, Olshausen, Sommer, Computing on functions using randomized
     vector representations, 2021.
     """
 
     file_format = "torch_hrr.fractional_power_encoder"
-    phases: Tensor
+    bias: Tensor
 
     @takes(
         in_features=Int(1), dim=Int(3), kernel=Choice(("sinc", "gaussian")), bandwidth=Real(0, open_left=True), **_DRAWN
@@ -592,32 +589,26 @@ class FractionalPowerEncoder(_Features):
             kernel: "sinc" or "gaussian".
             bandwidth: s, a factor of the inputs: the larger, the narrower the kernel.
             seed: Any int, modulo 2^64; None draws one from torch's default generator.
-            device: Device of the phases; None means that of `runtime.set_device`, if called, else torch's default.
-            dtype: dtype of the phases; None means torch's default dtype.
+            device: Device of the buffers; None means that of `runtime.set_device`, if called, else torch's default.
+            dtype: dtype of the buffers; None means torch's default dtype.
         """
-        super().__init__()
-        self.dim, self.seed = dim, given_or_drawn_seed(type(self).__name__, seed)
-        self.in_features, self.kernel, self.bandwidth = in_features, kernel, bandwidth
-        shape = (in_features, (dim - 1) // 2)
-        self.register_buffer("phases", empty_matrix("FractionalPowerEncoder", shape, device, dtype))
-        self.reset_parameters()
+        self.kernel, self.bandwidth = kernel, bandwidth
+        super().__init__(in_features, dim, seed, device, dtype, True)
 
     def _draw(self, generator: torch.Generator) -> None:
+        shape = ((self.dim - 1) // 2, self.in_features)
         if self.kernel == "gaussian":
-            phases = torch.randn(self.phases.shape, generator=generator, dtype=torch.float64)
+            phases = torch.randn(shape, generator=generator, dtype=torch.float64)
         else:
-            phases = (2 * torch.rand(self.phases.shape, generator=generator, dtype=torch.float64) - 1) * math.pi
-        self.phases.copy_(phases)
-
-    def _weight(self) -> Tensor:
-        return self.phases
+            phases = (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1) * math.pi
+        ends = (1, self.dim - 1 - 2 * len(phases))
+        self.weight.copy_(F.pad(phases.repeat_interleave(2, 0), (0, 0, *ends)))
+        self.bias.copy_(F.pad(torch.tensor([0, -math.pi / 2], dtype=torch.float64).repeat(len(phases)), ends))
 
     def _codes(self, x: Tensor) -> Tensor:
-        angles = _product(widen(x) * self.bandwidth, self.phases.mT)
-        bins = torch.stack([angles.cos(), angles.sin()], -1).flatten(-2)
-        packed = F.pad(bins, (1, self.dim - 1 - bins.shape[-1]), value=1.0)
-        codes: Tensor = torch.ops.torch_hrr.from_spectrum(packed)
-        return codes.to(torch.promote_types(x.dtype, self.phases.dtype))
+        waves = _product(widen(x) * self.bandwidth, self.weight, self.bias).cos()
+        codes: Tensor = torch.ops.torch_hrr.from_spectrum(waves)
+        return codes.to(torch.promote_types(x.dtype, self.weight.dtype))
 
     def _summary(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("in_features", "dim", "kernel", "bandwidth", "seed")}
@@ -651,9 +642,8 @@ def _nearest(steps: Tensor) -> tuple[Tensor, Tensor | None]:
     return steps.nan_to_num(0.0).round().to(torch.int64), steps * 0
 
 
-# x W^T, at least in float32
-def _product(x: Tensor, weight: Tensor) -> Tensor:
-    x, weight = widen(x), widen(weight)
-    kind = torch.promote_types(x.dtype, weight.dtype)
-    product: Tensor = F.linear(x.to(kind), weight.to(kind))
+# x W^T + b, at least in float32
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    kind = torch.promote_types(torch.promote_types(x.dtype, weight.dtype), torch.float32)
+    product: Tensor = F.linear(x.to(kind), weight.to(kind), None if bias is None else bias.to(kind))
     return product
