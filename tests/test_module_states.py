@@ -69,6 +69,8 @@ MODULES = {
     "HRRMultiLabelLoss": (
         lambda device: hrr.HRRMultiLabelLoss(5, 8, seed=3, device=device), None, lambda module: module.scores(X)
     ),
+    "LevelEncoder": (lambda device: hrr.LevelEncoder(5, 8, features=8, device=device), None, lambda module: module(X)),
+    "SinusoidEncoder": (lambda device: hrr.SinusoidEncoder(8, 8, device=device), None, lambda module: module(X)),
     "ItemMemory": (
         lambda device: hrr.ItemMemory(X.to(device), ["a", "b", "c"]), None,
         lambda memory: [*memory.cleanup(X + 0.1, 2), torch.tensor(len(memory.ask(X, 2)))],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -59,6 +59,19 @@ def _array(op: str, name: str, given: Any) -> Any:
 def like(given: Any, result: Tensor) -> Any:
     """The result as what was given: a tensor for a tensor, else a NumPy array."""
     return result if isinstance(given, Tensor) else result.cpu().numpy()
+
+
+def refuse_shape(estimator: object, op: str, name: str, given: Tensor, shapes: str, width: int | None) -> NoReturn:
+    """ValueError for an array of another shape; what scikit-learn says of it comes last, as its users know it."""
+    got, kind = list(given.shape), type(estimator).__name__
+    known = ""
+    if given.dim() < 2:
+        known = ": Reshape your data"
+    elif given.dim() == 2 and not got[1]:
+        known = f": 0 feature(s) (shape=({got[0]}, 0)) while a minimum of 1 is required."
+    elif given.dim() == 2 and width is not None:
+        known = f": X has {got[1]} features, but {kind} is expecting {width} features as input"
+    raise ValueError(f"{op}: {name} must have shape {shapes.format('n' if width is None else width)}, got {got}{known}")
 
 
 def numeric_dtype(given: Any, tensor: Tensor) -> torch.dtype | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, ClassVar, Literal, NoReturn, Self, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ from torch_hrr._inputs import (
     like,
     numeric_dtype,
     real_tensor,
+    refuse_shape,
     share_right,
     token_tensor,
 )
@@ -362,7 +363,9 @@ class LSMRegressor(_Estimator):
         if series.dim() == 1 and width in (None, 1):
             return series.unsqueeze(-1)
         fits = series.dim() in (2, 3) and (width is None or series.shape[-1] == width)
-        return series if fits and series.shape[-1] else _refuse(self, op, series, "[T, {0}] or [B, T, {0}]", width)
+        if not (fits and series.shape[-1]):
+            refuse_shape(self, op, "x", series, "[T, {0}] or [B, T, {0}]", width)
+        return series
 
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         if self._is_fitted() and self.embedder is None:
@@ -514,7 +517,9 @@ class LSMClassifier(_Softmax):
         fits = given.dim() == 3 and (width is None or given.shape[-1] == width) and given.shape[-1]
         table = given.dim() == 2 and width in (None, 1)
         shape = f"[B, {columns or 'T'}]" if table else "[B, T, {0}]"
-        return (given, None) if fits else (_refuse(self, op, given, shape, columns if table else width), None)
+        if not fits:
+            refuse_shape(self, op, "x", given, shape, columns if table else width)
+        return given, None
 
     def _more(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         learned, facts = super()._more()
@@ -736,19 +741,6 @@ def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConf
 
 def _scaled(given: Any, scale: tuple[Tensor, Tensor] | None) -> Any:
     return given if scale is None else (given.to(scale[0].device, torch.float64) - scale[0]) / scale[1]
-
-
-def _refuse(estimator: object, op: str, given: Tensor, shapes: str, width: int | None) -> NoReturn:
-    """ValueError for x of another shape; what scikit-learn says of it comes last, as its users know it."""
-    got, name = list(given.shape), type(estimator).__name__
-    known = ""
-    if given.dim() < 2:
-        known = ": Reshape your data"
-    elif given.dim() == 2 and not got[1]:
-        known = f": 0 feature(s) (shape=({got[0]}, 0)) while a minimum of 1 is required."
-    elif given.dim() == 2 and width is not None:
-        known = f": X has {got[1]} features, but {name} is expecting {width} features as input"
-    raise ValueError(f"{op}: x must have shape {shapes.format('n' if width is None else width)}, got {got}{known}")
 
 
 def _features(machine: LiquidStateMachine, op: str, given: Tensor, tick: Tick = unseen) -> Tensor:

@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr._progress import Tick, unseen
+from torch_hrr._ridge import solved
 
-# Relative to the largest eigenvalue: directions below it are rounding errors of a Gram matrix in float64.
-_RANK_TOLERANCE = 1e-14
 # Of the softmax regression: at least so many passes over the data, and at least so many steps.
 _PASSES, _STEPS = 4, 400
 # Times features / samples: the variance added in every direction, relative to the mean one, and the weight decay.
@@ -87,15 +86,7 @@ class Moments:
         determine no unique solution, the one with the smallest weights is returned.
         """
         cross = self._cross - torch.outer(self._sum_z, self._sum_y) / self.count
-        gram = self.scatter()
-        gram.diagonal().add_(ridge)
-        factor, failed = torch.linalg.cholesky_ex(gram)
-        if bool(failed):
-            values, vectors = torch.linalg.eigh(gram)
-            kept = values > values[-1] * _RANK_TOLERANCE * len(values)
-            weights = vectors @ (torch.where(kept, 1 / values, 0).unsqueeze(-1) * (vectors.mT @ cross))
-        else:
-            weights = torch.cholesky_solve(cross, factor)
+        weights = solved(self.scatter(), cross, ridge)
         return weights, self.mean_target - self.mean @ weights
 
 

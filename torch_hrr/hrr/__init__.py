@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch_hrr._moved import names_of
 from torch_hrr.hrr.associative import HopfieldMemory, SparseDistributedMemory
 from torch_hrr.hrr.distributions import UnitaryCauchy, UnitaryUniform
+from torch_hrr.hrr.classifiers import CentroidClassifier, RidgeClassifier
 from torch_hrr.hrr.embeddings import (
     CircularEncoder,
     FractionalPowerEncoder,
@@ -59,6 +60,7 @@ __all__ = [
     "BatchHRROperations",
     "Bind",
     "BindSuperpose",
+    "CentroidClassifier",
     "CircularEncoder",
     "Cleanup",
     "Factorization",
@@ -79,6 +81,7 @@ __all__ = [
     "RandomEncoder",
     "Record",
     "Resonator",
+    "RidgeClassifier",
     "Sequence",
     "SparseDistributedMemory",
     "Stack",

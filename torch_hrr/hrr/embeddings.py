@@ -34,7 +34,7 @@ _MOST_BOUND = 1 << 26
 _ROLES = 0x9E3779B97F4A7C15
 
 
-class _Encoder(Saveable, DescribedModule):
+class Encoder(Saveable, DescribedModule):
     """A module whose buffers follow from its settings, and whose file holds both."""
 
     _has_modes = False
@@ -42,6 +42,7 @@ class _Encoder(Saveable, DescribedModule):
     seed: int
 
     def __init__(self, dim: int, seed: int | None) -> None:
+        """Without buffers yet; None draws a seed."""
         super().__init__()
         self.dim, self.seed = dim, given_or_drawn_seed(type(self).__name__, seed)
 
@@ -72,11 +73,11 @@ class _Encoder(Saveable, DescribedModule):
     def _from_settings(
         cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
-        settings["seed"], settings["dtype"] = int(settings["seed"]), next(iter(tensors.values())).dtype
+        settings["seed"], settings["dtype"] = int(settings["seed"]), tensors["weight"].dtype
         return super()._from_settings(settings, tensors, device, **options)
 
 
-class _Table(_Encoder):
+class _Table(Encoder):
     """N vectors, one of which a value stands for; of F features the record that binds each to a role of its own."""
 
     weight: Tensor
@@ -397,7 +398,7 @@ class CircularEncoder(_Table):
         return {name: getattr(self, name) for name in ("levels", "dim", "period", "features", "seed")}
 
 
-class _Features(_Encoder):
+class _Features(Encoder):
     """Rows of F numbers, by functions of ``W x`` that are continuous in them."""
 
     weight: Tensor
