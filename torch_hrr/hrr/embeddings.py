@@ -119,6 +119,14 @@ class _Table(Encoder):
         self._bind()
         return self
 
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        made = super()._from_content(tensors, metadata, device, **options)
+        made._bind()
+        return made
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._bind()
