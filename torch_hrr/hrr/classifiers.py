@@ -346,7 +346,7 @@ class RidgeClassifier(_Classifier):
         weights: W, float64 ``[C, D]``.
         constant: b, float64 ``[C]``.
 
-    Cost: the codes of all rows are kept; with m the smaller of N and D, N D m multiplications, and m^3 / 3 in float64.
+    Cost: the codes of all rows are kept; with m the smaller of N and D, N D m + m^3 / 3 multiplications in float64.
 
     Source: Hoerl, Kennard, Ridge regression, 1970.
     """
@@ -380,14 +380,15 @@ class RidgeClassifier(_Classifier):
 
     # w = Z^T (Z Z^T + ridge I)^-1 T = (Z^T Z + ridge I)^-1 Z^T T on centred codes Z, whichever is the smaller system
     def _learn(self, codes: Tensor, label: Tensor, count: int, tick: Tick, **given: Any) -> dict[str, Tensor]:
-        mean, targets = codes.mean(0), 2.0 * F.one_hot(label, count).double() - 1
+        codes, targets = codes.double(), 2.0 * F.one_hot(label, count).double() - 1
+        mean = codes.mean(0)
         z, wanted = codes - mean, targets - targets.mean(0)
         if z.shape[0] < z.shape[1]:
-            weights = z.mT.double() @ solved((z @ z.mT).double(), wanted, given["ridge"])
+            weights = z.mT @ solved(z @ z.mT, wanted, given["ridge"])
         else:
-            weights = solved((z.mT @ z).double(), z.mT.double() @ wanted, given["ridge"])
+            weights = solved(z.mT @ z, z.mT @ wanted, given["ridge"])
         tick(len(codes), len(codes))
-        return {"weights": weights.mT.contiguous(), "constant": targets.mean(0) - mean.double() @ weights}
+        return {"weights": weights.mT.contiguous(), "constant": targets.mean(0) - mean @ weights}
 
     def _judged(self, codes: Tensor, **learned: Tensor) -> Tensor:
         weights, constant = learned["weights"], learned["constant"]
