@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import fft, ifft, irfft, rfft
 
-from bench import hrr_algebra
+from bench import hrr_algebra, hrr_classifiers
 from bench.entry import Entry, Inputs, Peer, rows_of, vectors
 from torch_hrr import hrr
 from torch_hrr._plain import hrr as plain
@@ -173,4 +173,5 @@ ENTRIES: tuple[Entry, ...] = (
     superposition(64, 1024, batch=16),
     backward(100, 512, aim=1.5),
     *hrr_algebra.ENTRIES,
+    *hrr_classifiers.ENTRIES,
 )

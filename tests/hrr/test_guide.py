@@ -13,6 +13,10 @@ def session():
     return run_snippets(GUIDE)
 
 
+def test_the_guide_to_learning():
+    assert "scores" in run_snippets(DOCS / "hrr_learning.md", least=3)
+
+
 def test_noise_is_what_the_guide_says(session):
     answers, items, cosine = session["answers"], session["items"], torch.cosine_similarity
     assert cosine(answers, items[:3]).tolist() == pytest.approx([3**-0.5] * 3, abs=0.06)
