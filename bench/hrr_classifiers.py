@@ -37,7 +37,7 @@ from torch_hrr import hrr  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "hrr_learning.md"
 DIM, LEVELS, BANDWIDTH = 1024, 17, 0.5
-SPLITS, EPOCHS, BATCH = 7, 20, 32
+SPLITS, EPOCHS, BATCH = 5, 10, 8
 DATA = {"digits": "load_digits", "breast cancer": "load_breast_cancer"}
 UPDATES = ("one-pass", "adaptive", "onlinehd")
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from torch_hrr import IntegrityError, hrr
+from torch_hrr.hrr import classifiers
 from torch_hrr.hrr.functional import normalize
 from torch_hrr.io import files
 
@@ -26,19 +27,20 @@ def restated(x, y, update, epochs, lr, size, orders):
     if update != "onlinehd":
         for row, kind in zip(x, y, strict=True):
             c[kind] += row
-    for epoch, order in enumerate(orders[: {"one-pass": 0, "adaptive": epochs, "onlinehd": epochs + 1}[update]]):
-        online, first, wrong = update == "onlinehd", update == "onlinehd" and epoch == 0, 0
+    seen, online = set(range(count)) if update != "onlinehd" else set(), update == "onlinehd"
+    for order in orders[: {"one-pass": 0, "adaptive": epochs, "onlinehd": epochs + 1}[update]]:
+        wrong = 0
         for start in range(0, len(order), size):
-            before = c.copy()
+            before, known = c.copy(), sorted(seen)
             for row, kind in ((x[i], y[i]) for i in order[start : start + size]):
-                seen = [k for k in range(count) if before[k].any() or not first]
-                near = max(seen, key=lambda k: cosine(row, before[k])) if seen else kind
-                wrong += near != kind
-                if first or near != kind:
-                    c[kind] += (1 if first else lr) * (1 - online * cosine(row, before[kind])) * row
-                if near != kind:
-                    c[near] -= (1 if first else lr) * (1 - online * cosine(row, before[near])) * row
-        if not (first or wrong):
+                near = max(known, key=lambda k: cosine(row, before[k]), default=None)
+                if near != kind or kind not in known:
+                    wrong += 1
+                    c[kind] += lr * (1 - online * cosine(row, before[kind])) * row
+                    if near is not None:
+                        c[near] -= lr * (1 - online * cosine(row, before[near])) * row
+                seen.add(kind)
+        if not wrong:
             break
     return c
 
@@ -66,15 +68,14 @@ def test_online_learning_begins_with_the_first_class_too():
     for order in (torch.arange(90), Y.argsort(stable=True)):
         for y in (Y, 2 - Y):
             fitted = hrr.CentroidClassifier(update="onlinehd", epochs=0, batch_size=90).fit(X[order], y[order])
-            means = torch.stack([X[y == kind].sum(0) for kind in range(3)])
-            torch.testing.assert_close(fitted.prototypes, means, atol=1e-4, rtol=0)
-            assert fitted.score(X, y) > 0.8
+            sums = torch.stack([X[y == kind].sum(0) for kind in range(3)])
+            torch.testing.assert_close(fitted.prototypes, sums, atol=1e-4, rtol=0)
 
 
 def test_a_pass_without_an_error_is_the_last():
     seen = []
     easy = torch.eye(3).repeat(4, 1)
-    fit = hrr.CentroidClassifier(update="adaptive", epochs=50).fit
+    fit = hrr.CentroidClassifier(update="adaptive", epochs=50, batch_size=12).fit
     fit(easy, torch.arange(12) % 3, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(12, 612), (24, 612), (612, 612)]
 
@@ -122,9 +123,10 @@ def test_digits(encoder, least):
     assert found[1] > found[0] + 0.02 and found[2] > found[0] + 0.02
 
 
-def test_codes_are_those_of_the_encoder():
+def test_codes_are_those_of_the_encoder(monkeypatch):
     """In parts, in its dtype for arrays, and of any function."""
-    x, encoder = torch.rand(1100, 4, generator=DRAWN), hrr.LevelEncoder(9, 64, features=4, seed=1)
+    monkeypatch.setattr(classifiers, "_CHUNK", 64)
+    x, encoder = torch.rand(200, 4, generator=DRAWN), hrr.LevelEncoder(9, 64, features=4, seed=1)
     y = (x.sum(-1) > 2).long() + 3
     for make in KINDS:
         fitted = make(encoder=encoder).fit(x, y)

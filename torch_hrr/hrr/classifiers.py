@@ -225,11 +225,11 @@ class CentroidClassifier(_Classifier):
     nearest, and ``d_k = cos(x, c_k)``:
 
     * "one-pass": ``c_y += x`` for all rows. Nothing else counts, neither order nor ``epochs``.
-    * "adaptive" (AdaptHD): after one-pass, ``epochs`` passes in which only rows with p other than y count:
-      ``c_y += lr x``, ``c_p -= lr x``.
-    * "onlinehd": a first pass in which ``c_y += (1 - d_y) x`` for all rows, and ``c_p -= (1 - d_p) x`` where p is
-      another class than y; then passes as the adaptive ones with ``lr (1 - d_y)`` and ``lr (1 - d_p)``. A class of
-      which no row has been seen is never p, so that the order of the classes does not count.
+    * "adaptive" (AdaptHD): then ``epochs`` passes in which only rows with p other than y count: ``c_y += lr x`` and
+      ``c_p -= lr x``.
+    * "onlinehd" (OnlineHD): ``1 + epochs`` such passes from prototypes of 0, with ``lr (1 - d_y)`` and
+      ``lr (1 - d_p)``. A class of which no row has been seen is never p, and its row always counts, so that the order
+      of the classes does not.
 
     Passes go through the rows in an order drawn from the seed, ``batch_size`` at a time: the cosines of a batch are
     those with the prototypes before it. A pass without an error is the last. Deterministic: arrays give arrays, tensors
@@ -259,7 +259,7 @@ class CentroidClassifier(_Classifier):
         *,
         epochs: int = 20,
         lr: float = 1.0,
-        batch_size: int = 32,
+        batch_size: int = 8,
         seed: int = 0,
     ) -> None:
         """Keeps its arguments, which `fit` checks.
@@ -269,7 +269,7 @@ class CentroidClassifier(_Classifier):
                 module or function, but a file can hold only one of this package. None means that rows are vectors.
             update: "one-pass", "adaptive" or "onlinehd".
             epochs: The most passes after the first.
-            lr: Weight of a correction in them.
+            lr: Weight of a correction; of OnlineHD alone, where all are corrections, it does not matter.
             batch_size: Rows between which prototypes do not change.
             seed: Of the order of rows, any int, modulo 2^64.
         """
@@ -284,40 +284,42 @@ class CentroidClassifier(_Classifier):
         return self._learned["prototypes"]
 
     def _learn(self, codes: Tensor, label: Tensor, count: int, tick: Tick, **given: Any) -> dict[str, Tensor]:
-        is_online, lr, size = given["update"] == "onlinehd", given["lr"], given["batch_size"]
+        is_online, size = given["update"] == "onlinehd", given["batch_size"]
         total = len(codes) * (1 if given["update"] == "one-pass" else 1 + given["epochs"])
         own, done = torch.eye(count, dtype=codes.dtype, device=codes.device), 0
         prototypes = codes.new_zeros(count, codes.shape[1])
+        # Classes of which no row has been seen.
+        empty = torch.ones(count, dtype=torch.bool, device=codes.device) if is_online else None
         if not is_online:
             # A product, whose order of summation is fixed on every device.
             prototypes, done = own[label].mT @ codes, len(codes)
             tick(done, total)
         units, generator = unit_rows(prototypes), seeded_generator(given["seed"])
+        # Only OnlineHD asks for cosines; which one is the largest the products say.
         lengths = (unit_rows(codes) * codes).sum(-1, keepdim=True) if is_online else codes[:, :1]
         while done < total:
-            is_first, wrong = done == 0, 0
-            order = torch.randperm(len(codes), generator=generator, device="cpu").to(codes.device)
+            wrong, order = 0, torch.randperm(len(codes), generator=generator, device="cpu").to(codes.device)
             for x, kind, length in zip(*(each[order].split(size) for each in (codes, label, lengths)), strict=True):
                 done += len(x)
                 products = x @ units.mT
-                if is_first:
-                    seen = units.ne(0).any(-1)
-                    nearest = products.masked_fill(~seen, -torch.inf).argmax(-1)
-                    weights = own[kind] - own[nearest] * ((nearest != kind) & seen.any()).unsqueeze(-1)
-                else:
-                    nearest = products.argmax(-1)
-                    missed = (nearest != kind).nonzero().squeeze(-1)
+                nearest = (products if empty is None else products.masked_fill(empty, -torch.inf)).argmax(-1)
+                missed = (nearest != kind if empty is None else (nearest != kind) | empty[kind]).nonzero().squeeze(-1)
+                if len(missed):
                     wrong += len(missed)
-                    x, products, length = x[missed], products[missed], length[missed]
-                    weights = own[kind[missed]] - own[nearest[missed]]
-                if len(x):
+                    kind, nearest, x = kind[missed], nearest[missed], x[missed]
+                    weights = own[nearest] if empty is None else own[nearest] * ~empty
+                    weights = own[kind] - weights
                     if is_online:
                         # Of a code of zeros all products are 0.
-                        weights = weights * (1 - products / length.clamp_min(torch.finfo(length.dtype).tiny))
-                    prototypes.addmm_(weights.mT, x, alpha=1.0 if is_first else lr)
+                        cosines = products[missed] / length[missed].clamp_min(torch.finfo(length.dtype).tiny)
+                        weights = weights * (1 - cosines)
+                    prototypes.addmm_(weights.mT, x, alpha=given["lr"])
                     units = unit_rows(prototypes)
+                    if empty is not None:
+                        empty[kind] = False
+                        empty = empty if bool(empty.any()) else None
                 tick(done, total)
-            if not (is_first or wrong):
+            if not wrong:
                 tick(total, total)
                 break
         return {"prototypes": prototypes}
