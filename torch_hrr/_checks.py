@@ -82,7 +82,8 @@ def plain_tensor(value: Tensor) -> Tensor:
     elsewhere, such as fake and distributed tensors.
     """
     kind = type(value)
-    if kind is Tensor or isinstance(value, nn.Parameter):
+    # Not by isinstance: a parameter made of such a class is of that class, and only marked as one.
+    if kind is Tensor or issubclass(kind, nn.Parameter):
         return value
     if kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         return value

@@ -483,6 +483,9 @@ class Named(torch.Tensor):
 
 def test_containers_hold_plain_tensors():
     plain, named = rows(41, 3, 16), rows(41, 3, 16).as_subclass(Named)
+    # As the weights of an embedding of such a class: of its type, and a parameter.
+    learned = torch.nn.Parameter(rows(41, 3, 16).as_subclass(Named))
+    assert type(learned) is Named and isinstance(learned, torch.nn.Parameter)
 
     def filled(x):
         record, table, graph, sequence, stack = (
@@ -504,12 +507,15 @@ def test_containers_hold_plain_tensors():
             sequence: lambda made: made.vector, stack: lambda made: made.top(),
         }  # fmt: skip
 
-    for (made, read), (expected, read_plain) in zip(filled(named).items(), filled(plain).items(), strict=True):
-        for each in (made, copy.deepcopy(made)):
-            assert type(read(each)) in (torch.Tensor, Vector), type(made).__name__
-            assert torch.equal(read(each), read_plain(expected))
-    learned = torch.ones(16, requires_grad=True)
-    record = Record({"a": learned.as_subclass(Named)})
+    with torch.no_grad():
+        of_plain, of_classes = filled(plain), (filled(named), filled(learned))
+    for of_class in of_classes:
+        for (made, read), (expected, read_plain) in zip(of_class.items(), of_plain.items(), strict=True):
+            for each in (made, copy.deepcopy(made)):
+                assert type(read(each)) in (torch.Tensor, Vector), type(made).__name__
+                assert torch.equal(read(each), read_plain(expected))
+    leaf = torch.ones(16, requires_grad=True)
+    record = Record({"a": leaf.as_subclass(Named)})
     record.set("a", plain[0])
     record.vector.sum().backward()
-    assert learned.grad is not None
+    assert leaf.grad is not None
