@@ -266,3 +266,56 @@ def test_vmap_refuses_the_ranks_that_the_operator_refuses():
 def test_permute_of_no_rows_makes_no_table():
     """A table of this length would not fit into memory."""
     assert hrr.permute(torch.empty(0, 2**45), 0).shape == (0, 2**45)
+
+
+@pytest.mark.parametrize("count", (1, 2, 3, 64, 255, 256, 1023, 1024))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_binding_vectors_of_phases_adds_them(count, dtype):
+    p, q = (
+        2 * torch.pi * torch.rand(2, 3, count, dtype=torch.float64, generator=torch.Generator().manual_seed(count))
+    ).to(dtype)
+    a, b = hrr.from_phases(p), hrr.from_phases(q)
+    assert a.shape == (3, 2 * count + 2) and a.dtype == dtype
+    exact, eps = hrr.from_phases, torch.finfo(dtype).eps
+    for bound, phases in (
+        (hrr.bind(a, b), p.double() + q.double()),
+        (hrr.unbind(a, b), p.double() - q.double()),
+        (hrr.involution(a), -p.double()),
+    ):
+        torch.testing.assert_close(bound.double(), exact(phases), rtol=0, atol=4 * eps)
+    # By numpy, whose bins 1 to D they are; what is told about cosines.
+    spectrum = np.fft.fft(a.double().numpy())
+    expected = np.exp(1j * p.double().numpy())
+    np.testing.assert_allclose(spectrum[:, 1 : count + 1], expected, rtol=0, atol=30 * eps)
+    np.testing.assert_allclose(spectrum[:, [0, count + 1]], 1, rtol=0, atol=30 * eps)
+    mean = (count * (p - q).double().cos().mean(-1) + 1) / (count + 1)
+    torch.testing.assert_close(torch.cosine_similarity(a, b, -1).double(), mean, rtol=0, atol=30 * eps)
+    turns = (hrr.to_phases(a) - p).double() / (2 * torch.pi)
+    assert ((turns - turns.round()).abs() < 4 * eps).all()
+
+
+def test_phases_of_a_sum_are_its_circular_mean():
+    p = 2 * torch.pi * torch.rand(5, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    total = torch.polar(torch.ones_like(p), p).sum(0)
+    torch.testing.assert_close(hrr.to_phases(hrr.from_phases(p).sum(0)), total.angle(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(hrr.unitary(hrr.from_phases(p).sum(0)), hrr.from_phases(total.angle()))
+
+
+def test_gradients_of_phases():
+    p = torch.rand(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(8)).requires_grad_()
+    v = torch.randn(2, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(9)).requires_grad_()
+    for function, x in ((hrr.from_phases, p), (hrr.to_phases, v)):
+        assert torch.autograd.gradcheck(function, x, check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(function, x)
+    zero = torch.zeros(6, requires_grad=True)
+    found = hrr.to_phases(zero)
+    found.sum().backward()
+    assert torch.equal(found, torch.zeros(2)) and torch.equal(zero.grad, torch.zeros(6))
+
+
+def test_phases_that_no_vector_has_are_refused():
+    for count in (1, 2, 3, 7):
+        with pytest.raises(ValueError, match=r"^to_phases: vector must have 2 D \+ 2 elements, D >= 1, got shape"):
+            hrr.to_phases(torch.ones(3, count))
+    with pytest.raises(ValueError, match=r"^from_phases: phases must have D >= 1"):
+        hrr.from_phases(torch.ones(3, 0))

@@ -393,6 +393,53 @@ def from_spectrum(spectrum: Tensor) -> Tensor:
     return _ops.from_spectrum.default(spectrum)
 
 
+def from_phases(phases: Tensor) -> Tensor:
+    """The vector of D angles, as vectors of phases ("FHRR") are: its Fourier bins are ``exp(i phases)``.
+
+    A real, unitary vector of 2 D + 2 elements, since DC and Nyquist are 1 and hold no angle:
+    ``from_spectrum([1, cos p_1, sin p_1, ..., cos p_D, sin p_D, 1])``. ``bind`` adds the angles, ``unbind`` and
+    ``involution`` subtract and negate them, exactly but for rounding (4e-16 in float64); the cosine of two such vectors
+    is ``(D m + 1) / (D + 1)``, m the mean of ``cos(p - q)``, the similarity of vectors of phases. A sum of vectors
+    keeps the magnitudes that a bundle of phases drops; ``unitary`` of it is the vector of that bundle.
+
+    Angles are taken modulo 2 pi. Differentiable in every mode. Dtypes, determinism and errors as for ``from_spectrum``,
+    whose cost this is.
+
+    Args:
+        phases: ``[..., D]`` in radians, D >= 1.
+
+    Returns:
+        ``[..., 2 D + 2]``.
+    """
+    phases = _rows("from_phases", phases, "phases")
+    ones = torch.ones_like(phases[..., :1])
+    turned = torch.stack([phases.cos(), phases.sin()], -1).flatten(-2)
+    return _ops.from_spectrum.default(torch.cat([ones, turned, ones], -1))
+
+
+def to_phases(vector: Tensor) -> Tensor:
+    """The angles of a vector's Fourier bins 1 to D, in [-pi, pi]: ``to_phases(from_phases(p))`` is p modulo 2 pi.
+
+    Of a sum of such vectors they are the circular mean, weighted by the magnitudes. A bin of 0 has the angle 0, and a
+    derivative of 0. Differentiable; dtypes, determinism, errors and cost as for ``spectrum``.
+
+    Args:
+        vector: ``[..., 2 D + 2]``, as of ``from_phases``: any vector of an even number of elements from 4 on.
+
+    Returns:
+        ``[..., D]`` in radians.
+
+    Raises:
+        ValueError: the number of elements is odd or below 4.
+    """
+    vector = _rows("to_phases", vector, "vector")
+    if vector.shape[-1] % 2 or vector.shape[-1] < 4:
+        raise ValueError(f"to_phases: vector must have 2 D + 2 elements, D >= 1, got shape {list(vector.shape)}")
+    real, imaginary = _ops.spectrum.default(vector)[..., 1:-1].unflatten(-1, (-1, 2)).unbind(-1)
+    empty = (real == 0) & (imaginary == 0)
+    return torch.atan2(imaginary.masked_fill(empty, 0), real.masked_fill(empty, 1))
+
+
 def bind_spectrum(a: Tensor, spectrum: Tensor) -> Tensor:
     """``bind(a, from_spectrum(spectrum))``: binding with a vector that is kept transformed.
 
@@ -512,8 +559,8 @@ def random(
     return values.to(device=device, dtype=dtype)
 
 
-def _rows(op: str, value: Tensor) -> Tensor:
-    a = check_vectors(op, "a", value)
+def _rows(op: str, value: Tensor, argument: str = "a") -> Tensor:
+    a = check_vectors(op, argument, value)
     if a.shape[-1] == 0:
-        raise ValueError(f"{op}: a must have D >= 1, got shape {list(a.shape)}")
+        raise ValueError(f"{op}: {argument} must have D >= 1, got shape {list(a.shape)}")
     return a
