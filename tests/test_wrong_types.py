@@ -516,6 +516,8 @@ ELSEWHERE = {
     *("OptimizedUnifiedFieldBrain", "GPUBrainFactory", "GPUPatternLibrary", "TensorMemoryPool", "SplitField"),
     *("advance_key_", "plot", "quick_performance_test", "DeviceError", "DeviceInfo", "GPUContext", "get_device"),
     *("to_cpu", "to_gpu", "adaptive_call", "OperationMetrics", "Cleanup"),
+    # Modules: tests/hrr/test_integrations.py.
+    "integrations",
     # No arguments, or a state: tests/assembly/test_brain_states.py; files: tests/test_saveable.py.
     *("disable_learning", "disable_plasticity", "enable_learning", "enable_plasticity", "extra_repr", "fix_assembly"),
     *("get_extra_state", "get_memory_usage", "get_num_ever_fired", "load_state_dict", "optimize_layout", "save"),

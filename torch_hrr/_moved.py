@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 
-def names_of(package: str, **homes: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def names_of(package: str, *modules: str, **homes: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a package, which is partly elsewhere.
 
     Args:
         package: Its name.
+        *modules: Names of its modules that are public as such.
         **homes: Its modules that define names, between blanks. All other names in its ``__all__`` are those of older
             programs, in the module of ``torch_hrr.compat`` of its name.
     """
@@ -24,6 +25,8 @@ def names_of(package: str, **homes: str) -> tuple[Callable[[str], Any], Callable
         known = vars(sys.modules[package])
         if name not in known.get("__all__", ()):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
         known[name] = value = getattr(importlib.import_module(home_of.get(name, faces)), name)
         return value
 

@@ -54,8 +54,9 @@ from torch_hrr.hrr.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from torch_hrr.compat.hrr import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
+    from torch_hrr.hrr import integrations
 else:
-    __getattr__, __dir__ = names_of(__name__)
+    __getattr__, __dir__ = names_of(__name__, "integrations")
 
 __all__ = [
     "Automaton",
@@ -108,6 +109,7 @@ __all__ = [
     "from_spectrum",
     "graph",
     "identity",
+    "integrations",
     "inverse",
     "involution",
     "multibind",

@@ -412,9 +412,14 @@ def from_phases(phases: Tensor) -> Tensor:
         ``[..., 2 D + 2]``.
     """
     phases = _rows("from_phases", phases, "phases")
-    ones = torch.ones_like(phases[..., :1])
-    turned = torch.stack([phases.cos(), phases.sin()], -1).flatten(-2)
-    return _ops.from_spectrum.default(torch.cat([ones, turned, ones], -1))
+    return from_bins(phases.cos(), phases.sin())
+
+
+def from_bins(real: Tensor, imaginary: Tensor, even: bool = True) -> Tensor:
+    """The rows whose bins from 1 on are these and whose DC is 1, as is, where their number is even, Nyquist."""
+    ones = torch.ones_like(real[..., :1])
+    bins = torch.stack([real, imaginary], -1).flatten(-2)
+    return _ops.from_spectrum.default(torch.cat([ones, bins, *([ones] if even else [])], -1))
 
 
 def to_phases(vector: Tensor) -> Tensor:

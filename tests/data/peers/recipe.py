@@ -1,0 +1,138 @@
+"""What other libraries make of a few vectors, for tests/hrr/test_integrations.py.
+
+    python tests/data/peers/recipe.py torchhd nengo_spa pyhdc holovec memory_etch
+
+writes NAME.safetensors beside this file, with the version in its metadata, where the packages are installed: torch-hd
+5.8.4, nengo_spa 2.0.0 with nengo 4.1.0, pyhdc 2.2.2, holovec 1.0.2, memory-etch 1.1.0 and eling 0.12.1, with NumPy
+2.4.6. Each recipe gives the objects that a bridge reads, and what their library says of them.
+"""
+
+import importlib.metadata
+import pathlib
+import sys
+
+import numpy as np
+import torch
+
+HERE = pathlib.Path(__file__).parent
+PACKAGES = {
+    "torchhd": "torch-hd",
+    "nengo_spa": "nengo_spa",
+    "pyhdc": "pyhdc",
+    "holovec": "holovec",
+    "memory_etch": "memory-etch",
+}
+
+
+def torchhd():
+    import torchhd as peer
+
+    torch.manual_seed(0)
+    items = peer.random(5, 32, "HRR", dtype=torch.float64)
+    phasors = peer.random(3, 16, "FHRR", dtype=torch.complex128)
+    sequence = peer.structures.BundleSequence.from_tensor(items)
+    objects = {"items": items, "sequence": sequence, "phasors": phasors}
+    said = {
+        "items": items,
+        "sequence": sequence.value,
+        "bound": items[0].bind(items[1]),
+        "inverse": items[0].inverse(),
+        "exact_inverse": items[0].exact_inverse(),
+        "phasors": phasors,
+        "phasors_bound": phasors[0].bind(phasors[1]),
+        "phasors_bundled": phasors[0].bundle(phasors[1]),
+        "values": torch.randn(4, 2, dtype=torch.float64),
+    }
+    wide = torch.distributions.Normal(0.0, 5.0)
+    for name, dim, kernel, model in (("even", 32, wide, "HRR"), ("odd", 33, "sinc", "HRR"), ("fhrr", 16, wide, "FHRR")):
+        dtype = torch.float64 if model == "HRR" else torch.complex128
+        encoder = peer.embeddings.FractionalPower(2, dim, kernel, 0.7, model, dtype=dtype)
+        objects[name] = encoder
+        said[f"{name}_weight"], said[f"{name}_code"] = encoder.weight.detach(), encoder(said["values"])
+    return objects, said
+
+
+def nengo_spa():
+    import nengo_spa as peer
+
+    words = peer.Vocabulary(32, pointer_gen=np.random.RandomState(0), max_similarity=0.4)
+    words.populate("A; B; C; D = A * B; E = (A + 0.5 * ~C).normalized()")
+    said = {"vectors": words.vectors, "parsed": words.parse("D * ~B + 0.5 * E").v, "power": (words["A"] ** 3).v}
+    said["minus"] = (words["A"] ** -1).v
+    return {"vocabulary": words}, said
+
+
+def pyhdc():
+    import pyhdc as peer
+
+    np.random.seed(0)
+    real, angles = peer.HRR(dimension=32), peer.FHRR(dimension=16)
+    columns, phases = real.generate((32, 5)), angles.generate((16, 3))
+    return {"columns": columns, "phases": phases}, {
+        "columns": columns.data,
+        "bound": columns[:, 0].bind(columns[:, 1]).data,
+        "unbound": columns[:, 0].unbind(columns[:, 1]).data,
+        "phases": phases.data,
+        "phases_bound": phases[:, 0].bind(phases[:, 1]).data,
+    }
+
+
+def holovec():
+    from holovec import VSA
+    from holovec.encoders.sequence import PositionBindingEncoder
+    from holovec.retrieval.codebook import Codebook
+
+    real, phasors = VSA.create("HRR", dim=32), VSA.create("FHRR", dim=16)
+    encoder = PositionBindingEncoder(real, seed=0)
+    sequence = encoder.encode(["x", "y", "z"])
+    a, b = (phasors.random(seed=seed) for seed in (1, 2))
+    items = np.stack(list(encoder.codebook.values()))
+    objects = {"codebook": Codebook(encoder.codebook), "sequence": sequence, "phasors": np.stack([a, b])}
+    return objects, {
+        "items": items,
+        "sequence": sequence,
+        "bound": real.bind(items[0], items[1]),
+        "unbound": real.unbind(items[0], items[1]),
+        "phasors": np.stack([a, b]),
+        "phasors_bound": phasors.bind(a, b),
+    }
+
+
+def memory_etch():
+    from memory_etch import hrr as peer
+
+    blobs = [peer.phases_to_bytes(peer.encode_fact(text, ["Ada"], 24)) for text in ("Ada wrote it", "tea is green")]
+    first, second = (peer.bytes_to_phases(blob) for blob in blobs)
+    role = peer.encode_atom("__hrr_role_entity__", 24)
+    said = {
+        "blobs": np.stack([first, second]),
+        "atom": peer.encode_atom("ada", 24),
+        "answer": peer.unbind(first, role),
+        "similarity": np.array([peer.similarity(first, second)]),
+        "bundled": peer.bundle(first, second),
+    }
+    try:
+        from eling.layers import hrr as other
+    except ImportError:
+        pass
+    else:
+        assert blobs[0] == other.phases_to_bytes(other.encode_fact("Ada wrote it", ["Ada"], 24))
+    return {"blobs": blobs}, said
+
+
+def as_tensors(said):
+    """Plain tensors, complex ones as their parts."""
+    tensors = {}
+    for name, value in said.items():
+        value = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+        tensor = value.detach().as_subclass(torch.Tensor)
+        tensors[name] = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).contiguous()
+    return tensors
+
+
+if __name__ == "__main__":
+    from safetensors.torch import save_file
+
+    for name in sys.argv[1:]:
+        version = {"version": f"{PACKAGES[name]} {importlib.metadata.version(PACKAGES[name])}"}
+        save_file(as_tensors(globals()[name]()[1]), HERE / f"{name}.safetensors", version)
