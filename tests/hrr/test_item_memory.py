@@ -6,11 +6,13 @@ import pickle
 
 import numpy as np
 import pytest
+import sklearn.datasets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_hrr.hrr import Resonator, Vocabulary, normalize, random
 from torch_hrr.hrr.memory import Cleanup, ItemMemory, _first_copies, _largest, _words, cosine_similarity
 
 HALF = (torch.float16, torch.bfloat16)
@@ -518,3 +520,74 @@ def test_tracing_leaves_no_tensor_behind(queries):
     torch.func.grad(lambda x: other.cleanup(x)[0].sum())(x)
     torch.func.vmap(lambda x: other.cleanup(x)[0])(x)
     torch.testing.assert_close(other.cleanup(x), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 256), (20, 1024), (300, 64)])
+def test_angles_given_as_items_are_told(shape, dtype):
+    angles = 2 * torch.pi * torch.rand(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    text = (
+        "^ItemMemory: vectors must hold vectors, got what looks like angles: .*; hrr.from_phases makes vectors of them$"
+    )
+    with pytest.warns(UserWarning, match=text) as told:
+        ItemMemory(angles.to(dtype))
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"^Resonator: codebooks must hold vectors, got what looks like angles"):
+        Resonator([angles.to(dtype)])
+    if shape[1] >= 256:
+        with pytest.warns(UserWarning, match=r"^add: vector must hold vectors, got what looks like angles"):
+            Vocabulary(shape[1], device="cpu").add("A", angles[0].to(dtype))
+
+
+@pytest.mark.parametrize("shape", [(10, 512), (20, 1024), (100, 1024), (4, 10000)])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_columns_given_as_items_are_told(shape, normalized):
+    columns = random(*shape, torch.Generator().manual_seed(3), normalized=normalized, device="cpu").mT
+    with pytest.warns(
+        UserWarning, match=r"^ItemMemory: vectors must hold a vector in each row, .*; then give vectors.mT$"
+    ):
+        ItemMemory(columns)
+
+
+def test_ordinary_items_are_not_taken_for_others():
+    """The draws of this and other libraries, and data as it comes, in many sizes; warnings are errors here."""
+    generator = torch.Generator().manual_seed(4)
+    uniform, gaussian = (
+        (lambda *s: torch.rand(s, generator=generator)),
+        (lambda *s: torch.randn(s, generator=generator)),
+    )
+    for count in (1, 16, 256, 1000):
+        for dim in (2, 8, 16, 64, 256, 1000):
+            u, x = uniform(count, dim), gaussian(count, dim)
+            several = sum(random(count, dim, generator, device="cpu") for _ in range(3))
+            unitary = random(count, dim, generator, unitary=True, device="cpu")
+            binary = (u < 0.5).float()
+            for items in (
+                *(
+                    unitary,
+                    several,
+                    several / 3,
+                    several / 30,
+                    x,
+                    x / count**0.5 / 2,
+                    x.abs(),
+                    2 * u - 1,
+                    binary,
+                    2 * binary - 1,
+                ),
+                *(u, 6 * u, 7 * u, 2 * torch.pi * u.square(), -u.log(), (7 * u).floor(), (256 * u).floor()),
+                *(torch.linalg.qr(x.mT if count < dim else x)[0], torch.eye(dim)[(dim * u[:, 0]).long()]),
+            ):
+                ItemMemory(items)
+    for name in ("digits", "iris", "wine", "breast_cancer", "diabetes"):
+        data = torch.from_numpy(getattr(sklearn.datasets, f"load_{name}")().data).float()
+        scaled = (data - data.mean(0)) / (data.std(0) + 1e-6)
+        for items in (
+            data,
+            data / data.max(),
+            scaled,
+            data / data.norm(dim=0).clamp(min=1e-6),
+            normalize(data),
+            data.mT,
+        ):
+            ItemMemory(items)

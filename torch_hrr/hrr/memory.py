@@ -28,6 +28,7 @@ from torch_hrr._ops import ops as _ops
 from torch_hrr._repr import place_of
 from torch_hrr._spec import Bool, takes
 from torch_hrr.hrr._held import HeldVectors
+from torch_hrr.hrr._likely import look_at
 from torch_hrr.hrr._quantized import check_codes, nearest, quantize
 from torch_hrr.hrr.functional import unit_rows
 from torch_hrr.io import open_mapped
@@ -247,6 +248,8 @@ class ItemMemory(Searchable):
     ) -> None:
         """Copies and normalises the items, or codes them, in O(N D) and without waiting for the device.
 
+        On the CPU a UserWarning tells of vectors that look like columns, or like angles.
+
         Args:
             vectors: ``[N, D]``, N and D at least 1, float32, float64, float16 or bfloat16, on any device; or a
                 `VectorStore`, a `Vocabulary`, a `Memory` or another `ItemMemory`, whose vectors and names are taken as
@@ -269,6 +272,7 @@ class ItemMemory(Searchable):
         with torch.inference_mode(False):
             items = items.detach().clone(memory_format=torch.contiguous_format)
         self._settle(items, names, quantized)
+        look_at("ItemMemory", "vectors", items)
 
     def _settle(
         self, items: Tensor, names: Sequence[str] | None, quantized: bool, codes: tuple[Tensor, Tensor] | None = None

@@ -17,6 +17,7 @@ from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Int, Seed, takes
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._held import HeldVectors
+from torch_hrr.hrr._likely import look_at
 from torch_hrr.hrr.memory import compute_dtype
 from torch_hrr.runtime import resolve_device
 
@@ -101,6 +102,7 @@ class Resonator(HeldVectors):
             check_vectors("Resonator", "codebooks", book, books[0].shape[1], books[0].device)
             if book.dtype != books[0].dtype:
                 raise TypeError(f"Resonator: codebooks must have one dtype, got {books[0].dtype} and {book.dtype}")
+            look_at("Resonator", "codebooks", book)
         self.seed = seed
         self._hold(books)
 

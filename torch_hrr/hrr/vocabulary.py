@@ -23,6 +23,7 @@ from torch_hrr._spec import Bool, Device, Dtype, Int, Real, takes
 from torch_hrr._warnings import warn
 from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
+from torch_hrr.hrr._likely import look_at
 from torch_hrr.hrr._named import NamedVectors, drawn
 from torch_hrr.hrr.memory import compute_dtype
 from torch_hrr.hrr.vector import Vector
@@ -175,7 +176,8 @@ class Vocabulary(NamedVectors):
     def add(self, name: str, vector: Tensor) -> None:
         """Declares a name for a given vector; keeps a copy in the vocabulary's dtype, on its device.
 
-        The name may be any text; expressions can use those that are identifiers.
+        The name may be any text; expressions can use those that are identifiers. On the CPU a UserWarning tells of a
+        vector that looks like angles.
 
         Raises:
             TypeError: ``name`` is not a str, or ``vector`` not a floating point tensor.
@@ -187,6 +189,7 @@ class Vocabulary(NamedVectors):
         vector = check_vector("add", "vector", vector, (self._dim,))
         copy = torch.empty(self._dim, dtype=self._dtype, device=self._device).copy_(vector.detach())
         check_finite("add", "vector", copy)
+        look_at("add", "vector", vector)
         self._extend({name: copy})
 
     def parse(self, text: str) -> Vector:
