@@ -37,3 +37,9 @@ def test_the_guide_names_every_public_part(session):
     words = words_of_code(GUIDE)
     aliases = {"PyTorchHRROperations", "BatchHRROperations", "Factorization"}
     assert [name for name in session["hrr"].__all__ if name not in aliases and name not in words] == []
+
+
+def test_snippets_for_those_who_come_from_other_libraries():
+    session = run_snippets(DOCS / "coming_from.md", least=5)
+    assert session["value"].shape == (1024,) and len(session["told"]) == 1
+    assert set(session["bridges"].__all__) <= words_of_code(DOCS / "coming_from.md")

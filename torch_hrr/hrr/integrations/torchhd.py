@@ -34,8 +34,8 @@ def enable() -> contextlib.AbstractContextManager[Any]:
 
         ``bind``           `hrr.bind`: the same up to rounding, in half types also, and bits that do not depend on the
                            batch.
-        ``multibind``      `hrr.multibind`, a fold of ``bind``. torchhd's own drops the imaginary part of the product of
-                           spectra, and ``bind_sequence`` with it: its cosine with the fold is about .37.
+        ``multibind``      `hrr.multibind`, a fold of ``bind``. torchhd's own, and so ``bind_sequence``, drops the
+                           imaginary parts of spectra: its cosine with the fold of K vectors is about 2^(-K/2).
         ``exact_inverse``  `hrr.inverse`: 0 in empty Fourier bins. torchhd's own divides by their rounding errors, and
                            makes a row of zeros of one that has an exactly empty bin or holds NaN, which stays NaN here.
 
