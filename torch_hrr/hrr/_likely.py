@@ -18,7 +18,7 @@ _LONGEST = 1 << 16
 
 def look_at(op: str, argument: str, vectors: Tensor) -> None:
     """Warns of vectors ``[D]`` or ``[N, D]`` on the CPU that look like angles, or like columns, as those of pyhdc."""
-    if vectors.device.type != "cpu" or not values_decide():
+    if vectors.device.type != "cpu" or not values_decide() or not vectors.numel():
         return
     given = vectors.detach()
     rows = given[:_SAMPLE] if given.dim() == 2 else given
