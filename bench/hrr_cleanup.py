@@ -5,6 +5,7 @@
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -52,12 +53,8 @@ def main() -> None:
     for queries in (1, 100):
         query = hrr.normalize(torch.randn(queries, given.dim))
         for top_k in (1, 10):
-            forms: list[Callable[[], Any]] = [
-                lambda query=query, top_k=top_k: memory.cleanup(query, top_k),
-                lambda query=query, top_k=top_k: product(query, units, top_k),
-                lambda query=query, top_k=top_k: product(query, halves, top_k),
-            ]
-            ours, *theirs = best_of(forms, 7 if queries == 1 else 3)
+            torch_forms = [partial(product, query, each, top_k) for each in (units, halves)]
+            ours, *theirs = best_of([partial(memory.cleanup, query, top_k), *torch_forms], 7 if queries == 1 else 3)
             times = [f"{1e3 * seconds:.1f}" for seconds in (ours, *theirs)]
             lines.append((str(queries), str(top_k), *times, f"{min(theirs) / ours:.1f}x"))
     print(table("queries | top k | quantized, ms | float32, ms | bfloat16, ms | ratio to the faster", lines))
@@ -67,8 +64,9 @@ def main() -> None:
     lines = []
     for queries in (1, 100):
         query = torch.randn(queries, given.dim)
-        forms = [lambda query=query, held=held: held.cleanup(query, 10) for held in (memory, plain)]
-        ours, theirs_alone = best_of(forms, 7 if queries == 1 else 3)
+        ours, theirs_alone = best_of(
+            [partial(held.cleanup, query, 10) for held in (memory, plain)], 7 if queries == 1 else 3
+        )
         lines.append((str(queries), f"{1e3 * ours:.1f}", f"{1e3 * theirs_alone:.1f}", f"{ours / theirs_alone:.2f}"))
     print(table("queries among nearly equal items | quantized, ms | plain memory, ms | times as long", lines, left=1))
 

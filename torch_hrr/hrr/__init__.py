@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from torch_hrr._moved import names_of
 from torch_hrr.hrr.associative import HopfieldMemory, SparseDistributedMemory
-from torch_hrr.hrr.distributions import UnitaryCauchy, UnitaryUniform
 from torch_hrr.hrr.classifiers import CentroidClassifier, RidgeClassifier
+from torch_hrr.hrr.distributions import UnitaryCauchy, UnitaryUniform
 from torch_hrr.hrr.embeddings import (
     CircularEncoder,
     FractionalPowerEncoder,
@@ -76,9 +76,9 @@ __all__ = [
     "HopfieldMemory",
     "HybridHRRSystem",
     "ItemMemory",
-    "Multiset",
-    "Memory",
     "LevelEncoder",
+    "Memory",
+    "Multiset",
     "ProjectionEncoder",
     "PyTorchHRROperations",
     "RandomEncoder",
@@ -86,11 +86,11 @@ __all__ = [
     "Resonator",
     "RidgeClassifier",
     "Sequence",
+    "SinusoidEncoder",
     "SparseDistributedMemory",
     "Stack",
-    "Tree",
-    "SinusoidEncoder",
     "ThermometerEncoder",
+    "Tree",
     "Unbind",
     "UnitaryCauchy",
     "UnitaryUniform",

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_hrr._autocast import full_precision
+from torch_hrr._ops import ops as _ops
 
 # Elements of codes or rows, and estimates of cosines, that are worked on at a time.
 _ELEMENTS, _ESTIMATES = 1 << 18, 1 << 24
 # More than the rounding of a cosine.
 _MARGIN = 1e-6
-
-
-def _operators() -> Any:
-    """The operators `quantize_rows` and `quantized_cleanup`."""
-    from torch_hrr._plain import hrr
-
-    return hrr
 
 
 def quantize(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,7 +24,7 @@ def quantize(rows: Tensor) -> tuple[Tensor, Tensor]:
     that holds NaN or infinity has codes 0 and the bound infinity, so that nothing excludes it.
     """
     with torch.inference_mode(False), torch.no_grad():
-        codes, bounds = _operators().quantize_rows(rows)
+        codes, bounds = _ops.quantize_rows.default(rows)
         return codes, bounds
 
 
@@ -51,7 +44,7 @@ def nearest(
 
     Of equal cosines the lower place comes first, and rows with the place -1 do not count; None: the rows as they are.
     """
-    values, numbers = _operators().quantized_cleanup(query, rows, codes, bounds, places, top_k)
+    values, numbers = _ops.quantized_cleanup.default(query, rows, codes, bounds, places, top_k)
     return values, numbers
 
 
