@@ -96,13 +96,13 @@ def queries(items: int, dim: int, batch: int, generator: torch.Generator) -> Inp
 
 
 @functools.lru_cache(maxsize=64)
-def _item_memory(items: Tensor) -> hrr.ItemMemory:
-    return hrr.ItemMemory(items)
+def _item_memory(items: Tensor, quantized: bool) -> hrr.ItemMemory:
+    return hrr.ItemMemory(items, quantized=quantized)
 
 
-def cleanup_ours(query: Tensor, memory: Tensor, top_k: int = 1) -> tuple[Tensor, ...]:
+def cleanup_ours(query: Tensor, memory: Tensor, top_k: int = 1, quantized: bool = False) -> tuple[Tensor, ...]:
     """The best items of an `ItemMemory`, which is made once."""
-    return (_item_memory(memory).cleanup(query, top_k)[0],)
+    return (_item_memory(memory, quantized).cleanup(query, top_k)[0],)
 
 
 def cleanup_torch(query: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
@@ -232,6 +232,15 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "cleanup, five of 1000", "100x1024", 100, partial(queries, 1000, 1024), partial(cleanup_ours, top_k=5),
         (Peer("topk(normalize(q) @ m.T, 5)", partial(cleanup_topk, top_k=5)),), 4 * 1100 * 1024, aim=1.0,
+    ),
+    *(
+        Entry(
+            "quantized cleanup, ten of 100000", f"{batch}x1024", batch, partial(queries, 100_000, 1024),
+            partial(cleanup_ours, top_k=10, quantized=True),
+            (Peer("topk(normalize(q) @ m.T, 10)", partial(cleanup_topk, top_k=10)),),
+            4 * (100_000 + batch) * 1024, aim=2.5,
+        )
+        for batch in (1, 100)
     ),
     Entry(
         "resonator step of 20", "100x1024", 100, partial(resonator_inputs, 20, 1024), resonator_step,
