@@ -386,6 +386,18 @@ constexpr RowKernel<QuantizeParams> kQuantizeRows = {
 
 // ---- The search
 
+// Divides memory into aligned parts; without memory it only counts.
+struct Carver {
+  char* memory;
+  int64_t used = 0;
+
+  template <typename U>
+  void take(U*& part, int64_t elements) {
+    part = memory == nullptr ? nullptr : reinterpret_cast<U*>(memory + used);
+    used += (elements * static_cast<int64_t>(sizeof(U)) + 63) / 64 * 64;
+  }
+};
+
 // What all threads know of the queries of a group.
 template <typename T>
 struct Prepared {
@@ -396,23 +408,18 @@ struct Prepared {
 
   // Returns the bytes taken.
   static int64_t lay_out(const CleanupParams& params, void* memory, Prepared& prepared) {
-    char* at = static_cast<char*>(memory);
-    const auto take = [&]<typename U>(U*& part, int64_t elements) {
-      part = reinterpret_cast<U*>(at);
-      at += (elements * static_cast<int64_t>(sizeof(U)) + 63) / 64 * 64;
-    };
-    take(prepared.units, params.count * params.dim);
-    take(prepared.scales, params.count);
-    take(prepared.residuals, params.count);
-    take(prepared.codes, (1 + params.count) * padded_dim(params.dim));
-    return at - static_cast<char*>(memory);
+    Carver carver{static_cast<char*>(memory)};
+    carver.take(prepared.units, params.count * params.dim);
+    carver.take(prepared.scales, params.count);
+    carver.take(prepared.residuals, params.count);
+    carver.take(prepared.codes, (1 + params.count) * padded_dim(params.dim));
+    return carver.used;
   }
 };
 
 template <typename T>
 int64_t prepared_bytes(const CleanupParams& params) {
   Prepared<T> prepared;
-  // Pointers into nothing, for their distances alone.
   return Prepared<T>::lay_out(params, nullptr, prepared);
 }
 
@@ -554,17 +561,13 @@ class Search {
     return params_.storage == (params_.is_double ? Storage::kDouble : Storage::kFloat);
   }
   static int64_t lay_out(const CleanupParams& params, void* memory, Search& search) {
-    char* at = static_cast<char*>(memory);
-    const auto take = [&]<typename U>(U*& part, int64_t elements) {
-      part = reinterpret_cast<U*>(at);
-      at += (elements * static_cast<int64_t>(sizeof(U)) + 63) / 64 * 64;
-    };
-    take(search.products_, (1 + params.count) * kBlockItems);
-    take(search.left_, params.count);
-    take(search.limits_, params.count);
-    take(search.last_codes_, kTileItems * padded_dim(params.dim));
-    take(search.rows_, search.reads_in_place() ? 0 : block_items(params.dim) * params.dim);
-    return at - static_cast<char*>(memory);
+    Carver carver{static_cast<char*>(memory)};
+    carver.take(search.products_, (1 + params.count) * kBlockItems);
+    carver.take(search.left_, params.count);
+    carver.take(search.limits_, params.count);
+    carver.take(search.last_codes_, kTileItems * padded_dim(params.dim));
+    carver.take(search.rows_, search.reads_in_place() ? 0 : block_items(params.dim) * params.dim);
+    return carver.used;
   }
 
   Best best(int64_t j) const {
