@@ -565,7 +565,9 @@ class Search {
     carver.take(search.products_, (1 + params.count) * kBlockItems);
     carver.take(search.left_, params.count);
     carver.take(search.limits_, params.count);
-    carver.take(search.last_codes_, kTileItems * padded_dim(params.dim));
+    // Of so many items a step reads beyond the last one.
+    const int64_t last = least(kBlockItems, (padded_dim(params.dim) - 1) / params.dim);
+    carver.take(search.last_codes_, last * padded_dim(params.dim));
     carver.take(search.rows_, search.reads_in_place() ? 0 : block_items(params.dim) * params.dim);
     return carver.used;
   }

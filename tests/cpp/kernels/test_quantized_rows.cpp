@@ -14,8 +14,10 @@ namespace {
 struct Size {
   int64_t items, dim, queries, top_k;
 };
-// Less than a step of codes and several; parts of a block; one tile of queries and more.
-constexpr Size kSizes[] = {{1, 1, 1, 1}, {3, 63, 2, 3}, {70, 64, 5, 7}, {130, 65, 9, 1}, {257, 200, 3, 10}};
+// Less than a step of codes, in few rows and in a whole block of them, and several steps; parts of a block; one tile of
+// queries and more.
+constexpr Size kSizes[] = {{1, 1, 1, 1},   {100, 1, 1, 1},  {100, 12, 2, 3},  {3, 63, 2, 3},
+                           {70, 64, 5, 7}, {130, 65, 9, 1}, {257, 200, 3, 10}};
 
 template <typename S>
 class QuantizedRows : public testing::Test {};
