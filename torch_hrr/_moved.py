@@ -8,6 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+# Modules that are imported when somebody asks for one of their names.
+_HOMES: list[str] = []
+
 
 def names_of(package: str, *modules: str, **homes: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a package, which is partly elsewhere.
@@ -20,6 +23,7 @@ def names_of(package: str, *modules: str, **homes: str) -> tuple[Callable[[str],
     """
     faces = f"torch_hrr.compat.{package.rpartition('.')[2]}"
     home_of = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
+    _HOMES.extend(f"{package}.{home}" for home in homes)
 
     def get(name: str) -> Any:
         known = vars(sys.modules[package])
@@ -38,7 +42,7 @@ def names_of(package: str, *modules: str, **homes: str) -> tuple[Callable[[str],
 
 
 def import_all() -> None:
-    """Imports every module of older programs' names."""
+    """Imports every module of `names_of`."""
     compat = importlib.import_module("torch_hrr.compat")
-    for module in pkgutil.iter_modules(compat.__path__, "torch_hrr.compat."):
-        importlib.import_module(module.name)
+    for name in _HOMES + [module.name for module in pkgutil.iter_modules(compat.__path__, "torch_hrr.compat.")]:
+        importlib.import_module(name)

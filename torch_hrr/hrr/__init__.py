@@ -7,18 +7,6 @@ types are stored as such and computed in float32.
 from typing import TYPE_CHECKING
 
 from torch_hrr._moved import names_of
-from torch_hrr.hrr.associative import HopfieldMemory, SparseDistributedMemory
-from torch_hrr.hrr.classifiers import CentroidClassifier, RidgeClassifier
-from torch_hrr.hrr.distributions import UnitaryCauchy, UnitaryUniform
-from torch_hrr.hrr.embeddings import (
-    CircularEncoder,
-    FractionalPowerEncoder,
-    LevelEncoder,
-    ProjectionEncoder,
-    RandomEncoder,
-    SinusoidEncoder,
-    ThermometerEncoder,
-)
 from torch_hrr.hrr.encoders import at, fractional_power_encoding, graph, ngrams, sequence
 from torch_hrr.hrr.functional import (
     bind,
@@ -45,7 +33,6 @@ from torch_hrr.hrr.functional import (
 from torch_hrr.hrr.losses import HRRMultiLabelLoss
 from torch_hrr.hrr.memory import Cleanup, ItemMemory, cosine_similarity
 from torch_hrr.hrr.modules import Bind, BindSuperpose, HRRAttention, Unbind
-from torch_hrr.hrr.records import Memory
 from torch_hrr.hrr.resonator import Factorization, Resonator
 from torch_hrr.hrr.store import VectorStore
 from torch_hrr.hrr.structures import Automaton, Graph, HashTable, Multiset, Record, Sequence, Stack, Tree
@@ -55,8 +42,31 @@ from torch_hrr.hrr.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from torch_hrr.compat.hrr import BatchHRROperations, HRROperations, HybridHRRSystem, PyTorchHRROperations
     from torch_hrr.hrr import integrations
+    from torch_hrr.hrr.associative import HopfieldMemory, SparseDistributedMemory
+    from torch_hrr.hrr.classifiers import CentroidClassifier, RidgeClassifier
+    from torch_hrr.hrr.distributions import UnitaryCauchy, UnitaryUniform
+    from torch_hrr.hrr.embeddings import (
+        CircularEncoder,
+        FractionalPowerEncoder,
+        LevelEncoder,
+        ProjectionEncoder,
+        RandomEncoder,
+        SinusoidEncoder,
+        ThermometerEncoder,
+    )
+    from torch_hrr.hrr.records import Memory
 else:
-    __getattr__, __dir__ = names_of(__name__, "integrations")
+    __getattr__, __dir__ = names_of(
+        __name__,
+        "integrations",
+        # Most programs use none of these.
+        associative="HopfieldMemory SparseDistributedMemory",
+        classifiers="CentroidClassifier RidgeClassifier",
+        distributions="UnitaryCauchy UnitaryUniform",
+        embeddings="CircularEncoder FractionalPowerEncoder LevelEncoder ProjectionEncoder RandomEncoder "
+        "SinusoidEncoder ThermometerEncoder",
+        records="Memory",
+    )
 
 __all__ = [
     "Automaton",
