@@ -1,5 +1,6 @@
 """Classifiers of codes: against plain restatements, scikit-learn's own checks, digits, and what they refuse."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -243,8 +244,10 @@ def test_settings_of_the_next_fit_are_saved_beside_the_last_one(make, tmp_path):
         ({}, X, Y[:5], ValueError, r"fit: y must have shape \[90\], got \[5\]"),
         ({}, X, X[:, 0], TypeError, "fit: y must hold integers, got torch.float32"),
         ({}, X, None, ValueError, "fit: y must be given"),
+        ({"encoder": torch.log}, -X.abs(), Y, ValueError, "fit: codes of the encoder must be finite in torch.float32"),
+        ({}, X.clamp(1) * 3e37, Y, ValueError, "fit: prototypes must be finite in torch.float32, got NaN or infinity"),
     ],
-    ids=range(15),
+    ids=range(17),
 )  # fmt: skip
 def test_errors(options, x, y, error, text):
     classifier = hrr.CentroidClassifier(**options)
@@ -260,6 +263,21 @@ def test_errors_after_a_fit():
         fitted.predict(X[:, :3])
     with pytest.raises(ValueError, match="RidgeClassifier: ridge must be a finite number >= 0, got -1"):
         fitted.set_params(ridge=-1).fit(X, Y)
+    with pytest.raises(ValueError, match=r"fit: sums of squares of the codes must be finite in torch.float64, got NaN"):
+        fitted.set_params(ridge=1).fit(X.double() * 1e200, Y)
     assert fitted.score(X, Y) > 0.8
     with pytest.raises(RuntimeError, match="call fit first"):
         hrr.RidgeClassifier().weights  # noqa: B018
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_an_encoder_of_the_next_fit_changes_no_answers_of_the_last_one_and_is_not_saved_beside_it(make, tmp_path):
+    fitted = make(encoder=hrr.SinusoidEncoder(24, 32, 0.2, seed=1)).fit(X, Y)
+    expected, first = fitted.decision_function(X), fitted.encoder
+    fitted.set_params(encoder=hrr.SinusoidEncoder(24, 16, 0.2, seed=2))
+    for each in (fitted, copy.deepcopy(fitted)):
+        assert torch.equal(each.decision_function(X), expected)
+        with pytest.raises(ValueError, match=r"^save: encoder must be that of fit, got another one: call fit again$"):
+            each.save(tmp_path / "it")
+    copy.deepcopy(fitted.set_params(encoder=first)).save(tmp_path / "it")
+    assert torch.equal(type(fitted).load(tmp_path / "it").decision_function(X), expected)

@@ -49,6 +49,8 @@ class _Classifier(Parameters, Described, Saveable):
     n_features_in_: int
     # By name; those of `fit`.
     _learned: dict[str, Tensor] | None = None
+    # That of `fit`, whose codes alone the tensors know.
+    _encoder: Any = None
 
     def _summary(self) -> dict[str, Any]:
         own = {} if self.encoder is None else {"encoder": self.encoder}
@@ -78,7 +80,8 @@ class _Classifier(Parameters, Described, Saveable):
 
         Raises:
             TypeError: An argument, setting or label of another type.
-            ValueError: Another shape, no row, a number that is not finite, or a setting out of range.
+            ValueError: Another shape, no row, a setting out of range, or a number that is not finite, of the rows, of
+                their codes or of what is learned.
         """
         check_target("fit", y)
         tick, given = ticking("fit", progress), self._checked()
@@ -86,11 +89,13 @@ class _Classifier(Parameters, Described, Saveable):
         found, label = labels("fit", "y", y, len(rows))
         if not len(rows):
             raise ValueError("fit: X must have at least one row, got none: a minimum of 1 is required")
-        parts = list(self._codes("fit", X, rows))
+        parts = list(self._codes("fit", X, rows, self.encoder))
         codes = torch.cat(parts) if len(parts) > 1 else parts[0]
         with torch.no_grad(), full_precision(codes.device):
             learned = self._learn(codes, label.to(codes.device), len(found), tick, **given)
-        self.__dict__.update(_learned=learned, classes_=found, n_features_in_=rows.shape[1])
+        for name, tensor in learned.items():
+            check_finite("fit", name, tensor)
+        self.__dict__.update(_learned=learned, _encoder=self.encoder, classes_=found, n_features_in_=rows.shape[1])
         return self
 
     def decision_function(self, X: Any) -> Any:
@@ -119,7 +124,7 @@ class _Classifier(Parameters, Described, Saveable):
             raise not_fitted(f"{op}: the classifier must be fitted: call fit first")
         rows = self._rows(op, X, self.n_features_in_)
         parts = [next(iter(self._learned.values())).new_zeros(0, len(self.classes_))]
-        for codes in self._codes(op, X, rows):
+        for codes in self._codes(op, X, rows, self._encoder):
             with torch.no_grad(), full_precision(codes.device):
                 parts.append(self._judged(codes, **self._learned))
         return torch.cat(parts)
@@ -131,24 +136,25 @@ class _Classifier(Parameters, Described, Saveable):
         check_finite(op, "X", given)
         return given
 
-    def _codes(self, op: str, X: Any, rows: Tensor) -> Iterator[Tensor]:
+    def _codes(self, op: str, X: Any, rows: Tensor, encoder: Any) -> Iterator[Tensor]:
         """Codes of some rows at a time, at least in float32."""
-        if self.encoder is None:
+        if encoder is None:
             dtype = numeric_dtype(X, rows) or (rows.dtype if rows.is_floating_point() else torch.get_default_dtype())
             yield widen(rows.to(dtype))
             return
-        place = _place(self.encoder)
+        place = _place(encoder)
         if place is not None:
             # An array goes into the dtype of the encoder, as where it is called.
             is_array = rows.is_floating_point() and not isinstance(X, Tensor)
             rows = rows.to(place.device, place.dtype if is_array else None)
         with torch.no_grad():
             for part in rows.split(_CHUNK):
-                codes = self.encoder(part)
+                codes = encoder(part)
                 fits = isinstance(codes, Tensor) and codes.dim() == 2 and len(codes) == len(part)
                 if not (fits and codes.is_floating_point()):
                     got = f"{codes.dtype} {list(codes.shape)}" if isinstance(codes, Tensor) else type(codes).__name__
                     raise ValueError(f"{op}: encoder must give vectors [{len(part)}, D], got {got}")
+                check_finite(op, "codes of the encoder", codes)
                 yield widen(codes)
 
     def _learn(self, codes: Tensor, label: Tensor, count: int, tick: Tick, **given: Any) -> dict[str, Tensor]:
@@ -173,6 +179,8 @@ class _Classifier(Parameters, Described, Saveable):
             tensors |= {f"encoder.{name}": tensor for name, tensor in held.items()}
             metadata["encoder"] = {"format": self.encoder.file_format, "settings": settings}
         if self._learned is not None:
+            if self.encoder is not self._encoder:
+                raise ValueError("save: encoder must be that of fit, got another one: call fit again")
             whole = self.classes_.dtype.kind in "iu"
             found = self.classes_.astype("int64") if whole else self.classes_
             metadata |= {"labels": found.tolist(), "inputs": self.n_features_in_}
@@ -202,7 +210,7 @@ class _Classifier(Parameters, Described, Saveable):
         # The settings may be others than those of the fit: they are for the next one.
         made._checked()
         if parts["learned"]:
-            made.n_features_in_ = Int(1)("load", "inputs", inputs)
+            made.n_features_in_, made._encoder = Int(1)("load", "inputs", inputs), encoder
             made.classes_, order = labels("load", "labels", held, len(held))
             made._learned = {name: tensor.to(device or tensor.device) for name, tensor in parts["learned"].items()}
             width = made.n_features_in_ if encoder is None else encoder.dim
@@ -385,10 +393,11 @@ class RidgeClassifier(_Classifier):
         codes, targets = codes.double(), 2.0 * F.one_hot(label, count).double() - 1
         mean = codes.mean(0)
         z, wanted = codes - mean, targets - targets.mean(0)
-        if z.shape[0] < z.shape[1]:
-            weights = z.mT @ solved(z @ z.mT, wanted, given["ridge"])
-        else:
-            weights = solved(z.mT @ z, z.mT @ wanted, given["ridge"])
+        is_wide = z.shape[0] < z.shape[1]
+        gram = z @ z.mT if is_wide else z.mT @ z
+        check_finite("fit", "sums of squares of the codes", gram)
+        weights = solved(gram, wanted if is_wide else z.mT @ wanted, given["ridge"])
+        weights = z.mT @ weights if is_wide else weights
         tick(len(codes), len(codes))
         return {"weights": weights.mT.contiguous(), "constant": targets.mean(0) - mean @ weights}
 
