@@ -302,6 +302,8 @@ def test_a_table_has_no_gradient(make, x):
     [
         (lambda: hrr.LevelEncoder(1, 8), ValueError, "LevelEncoder: levels must be at least 2, got 1"),
         (lambda: hrr.LevelEncoder(3, 8, 1, 1), ValueError, "LevelEncoder: high must be above low = 1, got 1"),
+        (lambda: hrr.LevelEncoder(3, 8, -1e308, 1e308), ValueError, "LevelEncoder: low and high must differ by 1e-37"),
+        (lambda: hrr.LevelEncoder(3, 8, 0, 1e-320), ValueError, "LevelEncoder: low and high must differ by 1e-37"),
         (lambda: hrr.ThermometerEncoder(3, 8, 2, 1), ValueError, "ThermometerEncoder: high must be above low = 2"),
         (lambda: hrr.CircularEncoder(3, 8, 0), ValueError, "CircularEncoder: period must be a finite number > 0"),
         (lambda: hrr.FractionalPowerEncoder(3, 2), ValueError, "FractionalPowerEncoder: dim must be at least 3, got 2"),
@@ -317,7 +319,7 @@ def test_a_table_has_no_gradient(make, x):
         (lambda: hrr.RandomEncoder(3, 8, features=4)(-PLACES), IndexError, "RandomEncoder: x must be 0 to 2, got -6"),
         (lambda: hrr.LevelEncoder(3, 8)(ROWS.to("meta")), RuntimeError, "x must be on cpu, got meta"),
     ],
-    ids=range(16),
+    ids=range(18),
 )  # fmt: skip
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):

@@ -307,6 +307,14 @@ def test_codebooks_and_sequences_of_holovec(kind):
     close(hrr.bind(phasors[0], phasors[1]), bridges.holovec.vectors(torch.view_as_complex(said["phasors_bound"])), 1e-6)
     with pytest.raises(IndexError, match=r"^at: index must be in"):
         bridges.holovec.at(objects["sequence"], -1)
+    with pytest.raises(TypeError, match=r"^vectors: hypervectors must be those of HRR or FHRR, got 1 and -1 alone"):
+        bridges.holovec.vectors(np.ones((2, 3), np.float32) - [[0, 0, 2]])
+    with pytest.raises(
+        ValueError, match=r"^item_memory: codebook must hold vectors of one length, got \[\[3\], \[4\]\]$"
+    ):
+        bridges.holovec.item_memory({"a": torch.rand(4), "b": torch.rand(3)})
+    with pytest.raises(ValueError, match=r"^ItemMemory: names must be different, got '1' twice$"):
+        bridges.holovec.item_memory({1: torch.rand(4), "1": torch.rand(4)})
     with pytest.raises(ValueError, match=r"^item_memory: codebook must hold at least one vector, got none$"):
         bridges.holovec.item_memory({})
     with pytest.raises(TypeError, match=r"^vectors: hypervectors must be float32, float64, float16 or bfloat16"):
@@ -350,3 +358,18 @@ def test_no_bridge_is_imported_before_it_is_used():
     code = code.format(sorted(RECIPES["PACKAGES"]))
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]" and importlib.import_module("torch_hrr.hrr.integrations") is bridges
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        ("torchhd.fractional_power", "encoder must have the attribute weight"),
+        ("nengo_spa.vocabulary", "vocabulary must have the attribute algebra"),
+        ("pyhdc.vectors", "hypervectors must have the attribute encoding"),
+        ("holovec.item_memory", "codebook must have the attribute items"),
+    ],
+)
+def test_objects_of_no_library_are_refused(call, named):
+    module, _, name = call.partition(".")
+    with pytest.raises(TypeError, match=rf"^{name}: {named}, got list$"):
+        getattr(getattr(bridges, module), name)([1.0])

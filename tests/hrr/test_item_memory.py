@@ -531,6 +531,8 @@ def test_angles_given_as_items_are_told(shape, dtype):
     )
     with pytest.warns(UserWarning, match=text) as told:
         ItemMemory(angles.to(dtype))
+    with pytest.warns(UserWarning, match=text):
+        ItemMemory((angles - torch.pi).to(dtype))
     assert told[0].filename == __file__
     with pytest.warns(UserWarning, match=r"^Resonator: codebooks must hold vectors, got what looks like angles"):
         Resonator([angles.to(dtype)])

@@ -22,10 +22,9 @@ def look_at(op: str, argument: str, vectors: Tensor) -> None:
         return
     given = vectors.detach()
     rows = given[:_SAMPLE] if given.dim() == 2 else given
-    # Usual vectors are done with here: some elements are negative, and norms are about 1.
-    if float(rows.amin()) >= 0 and _are_angles(rows):
+    if _are_angles(rows):
         warn(
-            f"{op}: {argument} must hold vectors, got what looks like angles: numbers spread evenly from 0 to 2 pi; "
+            f"{op}: {argument} must hold vectors, got what looks like angles: numbers spread evenly over 2 pi; "
             "hrr.from_phases makes vectors of them",
             UserWarning,
         )
@@ -38,11 +37,16 @@ def look_at(op: str, argument: str, vectors: Tensor) -> None:
 
 
 def _are_angles(numbers: Tensor) -> bool:
-    """Whether their mean and deviation are those of even numbers from 0 to 2 pi, which none exceeds."""
-    if numbers.numel() < _ANGLES or not 6 < float(numbers.amax()) < 6.2832:
+    """Whether their ends, mean and deviation are those of even numbers from 0 to 2 pi, or from -pi to pi."""
+    low, high = (float(each) for each in numbers.aminmax())
+    # Usual vectors are done with here: some elements are negative, and none is large.
+    if numbers.numel() < _ANGLES or not 6 < high - low < 6.2835:
+        return False
+    middle = 0 if low < 0 else math.pi
+    if max(abs(low - middle), abs(high - middle)) > 3.1418:
         return False
     deviation, mean = (float(each) for each in torch.std_mean(numbers.double()))
-    return abs(mean - math.pi) < 0.35 and abs(deviation - math.pi / math.sqrt(3)) < 0.15
+    return abs(mean - middle) < 0.35 and abs(deviation - math.pi / math.sqrt(3)) < 0.15
 
 
 def _are_columns(rows: Tensor, table: Tensor) -> bool:

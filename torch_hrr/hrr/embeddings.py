@@ -272,10 +272,13 @@ class _Scale(_Table):
             dtype: dtype of the vectors; None means torch's default dtype.
 
         Raises:
-            ValueError: ``high`` is not above ``low``.
+            ValueError: ``high`` is not above ``low``, or float32 cannot hold their difference.
         """
         if not low < high:
             raise ValueError(f"{type(self).__name__}: high must be above low = {low:g}, got {high:g}")
+        # Beyond, places of float32 numbers overflow.
+        if not (1e-37 < high - low < 1e38 and abs(low) < 1e38):
+            raise ValueError(f"{type(self).__name__}: low and high must differ by 1e-37 to 1e38, got {low:g}, {high:g}")
         self.levels, self.low, self.high = levels, low, high
         super().__init__(levels, dim, features, seed, device, dtype)
 

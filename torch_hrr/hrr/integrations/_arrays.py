@@ -25,6 +25,13 @@ def rows(op: str, argument: str, value: Any) -> Tensor:
     return given
 
 
+def has(op: str, argument: str, value: Any, *names: str) -> None:
+    """TypeError unless the value has these attributes, by which a bridge reads it."""
+    for name in names:
+        if not hasattr(value, name):
+            raise TypeError(f"{op}: {argument} must have the attribute {name}, got {type(value).__name__}")
+
+
 def rolled_back(op: str, vector: Any, index: Any, length: int | None, ascending: bool) -> Tensor:
     """The noisy item of a sequence whose items were shifted by their position, counted from the end unless ascending.
 

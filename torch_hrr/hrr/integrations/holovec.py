@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr.hrr.integrations._arrays import rolled_back, rows
+from torch_hrr._checks import values_decide
+from torch_hrr.hrr.integrations._arrays import has, rolled_back, rows
 from torch_hrr.hrr.memory import ItemMemory
 
 __all__ = ["at", "item_memory", "vectors"]
@@ -21,10 +22,14 @@ def vectors(hypervectors: Any) -> Tensor:
     arrays of NumPy or JAX; arrays are copied to the CPU.
 
     Raises:
-        TypeError: Neither, as vectors of models that bind elementwise by integers.
+        TypeError: Neither; vectors of models that bind elementwise, which are integers, or as those of MAP 1 and -1.
         ValueError: No vectors, or D is 0.
     """
-    return rows("vectors", "hypervectors", hypervectors)
+    found = rows("vectors", "hypervectors", hypervectors)
+    is_at_hand = values_decide() and found.device.type == "cpu"
+    if is_at_hand and found.shape[-1] > 1 and found.numel() and bool((found.abs() == 1).all()):
+        raise TypeError("vectors: hypervectors must be those of HRR or FHRR, got 1 and -1 alone, as those of MAP")
+    return found
 
 
 def item_memory(codebook: Mapping[Any, Any]) -> ItemMemory:
@@ -35,10 +40,14 @@ def item_memory(codebook: Mapping[Any, Any]) -> ItemMemory:
     Raises:
         TypeError, ValueError: As `vectors` and `hrr.ItemMemory`: also for an empty codebook.
     """
+    has("item_memory", "codebook", codebook, "items")
     held = dict(codebook.items())
     if not held:
         raise ValueError("item_memory: codebook must hold at least one vector, got none")
-    return ItemMemory(torch.stack([vectors(vector) for vector in held.values()]), [str(label) for label in held])
+    found = [vectors(vector) for vector in held.values()]
+    if len(shapes := {each.shape for each in found}) > 1:
+        raise ValueError(f"item_memory: codebook must hold vectors of one length, got {sorted(map(list, shapes))}")
+    return ItemMemory(torch.stack(found), [str(label) for label in held])
 
 
 def at(sequence: Any, index: int) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from torch_hrr._checks import tensor
+from torch_hrr.hrr.integrations._arrays import has
 from torch_hrr.hrr.vocabulary import Vocabulary
 
 __all__ = ["vocabulary"]
@@ -31,6 +32,7 @@ def vocabulary(
         TypeError, ValueError, RuntimeError: As `hrr.Vocabulary`; also a ValueError for another algebra (VTB, TVTB),
             which binds otherwise.
     """
+    has("vocabulary", "vocabulary", vocabulary, "algebra", "vectors", "dimensions", "strict", "max_similarity")
     algebra = type(vocabulary.algebra).__name__
     if algebra != "HrrAlgebra":
         raise ValueError(f"vocabulary: vocabulary must be of the HRR algebra, got {algebra}")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_hrr._checks import strided
 from torch_hrr.hrr import functional
-from torch_hrr.hrr.integrations._arrays import rows
+from torch_hrr.hrr.integrations._arrays import has, rows
 
 __all__ = ["vectors"]
 
@@ -23,9 +23,10 @@ def vectors(hypervectors: Any) -> Tensor:
         ``[..., D]``, for FHRR ``[..., 2 D + 2]``.
 
     Raises:
-        TypeError: An encoding that does not bind by circular convolution.
+        TypeError: No hypervectors, or an encoding that does not bind by circular convolution.
         ValueError: No vectors, or D is 0.
     """
+    has("vectors", "hypervectors", hypervectors, "encoding", "data")
     encoding = type(hypervectors.encoding).__name__
     if encoding != "FHRR" and not encoding.startswith("HRR"):
         raise TypeError(f"vectors: hypervectors must be those of HRR or FHRR, got {encoding}")

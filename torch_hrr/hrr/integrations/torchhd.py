@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torch_hrr._checks import FLOATING
 from torch_hrr.hrr import functional
-from torch_hrr.hrr.integrations._arrays import rolled_back, rows
+from torch_hrr.hrr.integrations._arrays import has, rolled_back, rows
 
 __all__ = ["at", "disable", "enable", "fractional_power", "vectors"]
 
@@ -149,8 +149,10 @@ def fractional_power(encoder: Any) -> tuple[Tensor, float]:
         Axes ``[in_features, D]``, ``2 D + 2`` elements for FHRR, in the dtype of the weight, and the factor.
 
     Raises:
+        TypeError: ``encoder`` is no such encoder.
         ValueError: Weights of HRR are not those of real vectors, which training may have changed.
     """
+    has("fractional_power", "encoder", encoder, "weight", "bandwidth", "vsa_tensor")
     weight = rows("fractional_power", "weight", encoder.weight).detach()
     phases = weight.mT.double()
     parts = max(1, math.ceil(float(phases.abs().max()) / _LARGEST_PHASE))
