@@ -147,6 +147,20 @@ def test_a_row_is_a_record_of_its_features(make, x, monkeypatch):
     torch.testing.assert_close(lean(x), expected, atol=1e-5, rtol=0)
 
 
+def test_a_record_is_that_of_vectors_and_roles_edited_or_replaced_since():
+    encoder = hrr.LevelEncoder(5, 16, features=4, seed=0)
+    for change in (
+        lambda: encoder.weight.div_(encoder.weight.norm(dim=-1, keepdim=True)),
+        lambda: encoder.roles[2].neg_(),
+        lambda: setattr(encoder, "roles", encoder.roles.flip(0)),
+    ):
+        encoder(ROWS)
+        change()
+        for each in (encoder, copy.deepcopy(encoder)):
+            expected = hrr.bind_superpose(each.roles, each.weight[(ROWS.clamp(0, 1) * 4).round().long()])
+            torch.testing.assert_close(each(ROWS), expected)
+
+
 def test_values_take_the_nearest_level_and_the_ends_beyond():
     encoder = hrr.LevelEncoder(5, 32, -1, 1, seed=0)
     x = [-9, -1, -0.76, -0.74, -0.25, 0.25, 0.26, 1, 3, math.inf, -math.inf]

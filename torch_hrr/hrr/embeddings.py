@@ -82,7 +82,8 @@ class _Table(Encoder):
 
     weight: Tensor
     roles: Tensor | None
-    # bind(role_f, weight_i) in row f N + i: a record is then a sum of rows. It follows from the other two.
+    # bind(role_f, weight_i) in row f N + i: a record is then a sum of rows. It follows from the other two, and is made
+    # again where they have changed, but within a compiled or scripted call.
     bound: Tensor | None
 
     def __init__(
@@ -95,6 +96,7 @@ class _Table(Encoder):
         check_elements(name, "the roles", (rows, dim))
         self.register_buffer("roles", None if features is None else self.weight.new_empty(rows, dim))
         self.register_buffer("bound", None, persistent=False)
+        self._bound_of = 0
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -111,6 +113,12 @@ class _Table(Encoder):
         if self.roles is not None and len(self.roles) * self.weight.numel() <= _MOST_BOUND:
             with full_precision(self.weight.device):
                 self.bound = functional.bind(self.roles.unsqueeze(1), self.weight).flatten(0, 1)
+            self._bound_of = self._parts_now()
+
+    def _parts_now(self) -> int:
+        """Another number once the vectors or roles have been edited or replaced; no edit in inference mode is seen."""
+        parts = [each for each in (self.weight, self.roles) if each is not None]
+        return hash(tuple((id(each), 0 if each.is_inference() else each._version) for each in parts))
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         parts: Callable[..., object] = super()._apply
@@ -151,6 +159,8 @@ class _Table(Encoder):
             return self._codes(places, gaps)
         else:
             places, gaps = self._places(self._taken(x, self.weight, self.features))
+            if self.bound is not None and values_decide() and self._bound_of != self._parts_now():
+                self._bind()
             # On the CPU reading costs nothing, and a pass over the codes as much as they do.
             if gaps is not None and gaps.device.type == "cpu" and values_decide() and not bool(gaps.isnan().any()):
                 gaps = None
