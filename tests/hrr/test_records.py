@@ -162,6 +162,8 @@ def test_numbers_resemble_those_within_a_scale(tmp_path):
             found = memory.encode({role: 1000.0}) @ memory.encode({role: 1000 + distance * scale})
             assert float(found) == pytest.approx(np.sinc(distance), abs=0.12)
     memory.encode({"year": 2**31 * 10, "age": -(2**31)})
+    with pytest.raises(ValueError, match=r"must be a number from -1\.79769e\+308 to 1\.79769e\+308, got an int"):
+        hrr.Memory(tmp_path / "wide.db", 16, scales={"year": 1e300}).encode({"year": 10**320})
     for role, number in (("year", 2**31 * 10 + 1), ("age", 2**31 + 1), ("age", 10**5000), ("age", float("nan"))):
         with pytest.raises(ValueError, match=rf"^encode: record\['{role}'\] must be a number from -2\.147.*e\+\d+ to "):
             memory.encode({role: number})
@@ -697,6 +699,22 @@ def test_files_that_are_none(tmp_path):
     assert (tmp_path / "a? #%41b").exists()
 
 
+def test_a_file_that_is_gone_takes_no_more(tmp_path):
+    """SQLite alone would go on with the one that has lost its name."""
+    path = tmp_path / "m.db"
+    memory, other = (hrr.Memory(path, dim=16) for _ in range(2))
+    memory.store("a", {"x": "y"})
+    path.rename(tmp_path / "moved.db")
+    for call in (lambda: memory.store("b", {"x": "y"}), lambda: other["a"]):
+        with pytest.raises(FileNotFoundError, match=r"path must name the file that was opened: '.*m\.db'$"):
+            call()
+    assert not path.exists()
+    memory.close()
+    hrr.Memory(path, dim=8).store("new", {"x": "y"})
+    with pytest.raises(FileNotFoundError, match=r"^\[Errno 2\] len: path must name the file that was opened"):
+        len(other)
+
+
 READ_ONLY = """
     import os, sys
     from torch_hrr import hrr
@@ -769,5 +787,8 @@ def test_what_is_read_only_of_one_file_is_not_read_of_all(memory, monkeypatch):
     monkeypatch.setattr(memory, "_checked_code", lambda *given: codes.append(given) or code(*given))
     assert memory.search({"object": "object 3"}, 1)[0].name == "n3"
     assert 1 <= len(rows) < 30 and not codes
+    rows.clear()
+    found = memory.search([{"object": "object 3"}] * 200, 1)
+    assert len(rows) < 30 and len({id(one.record) for (one,) in found}) == 200
     memory.update("n4", {"object": "object 3"})
     assert {each.name for each in memory.search({"object": "object 3"}, 2)} == {"n3", "n4"} and len(codes) == 1

@@ -68,6 +68,8 @@ class Database:
     def __init__(self, path: str, key: bytes | None, timeout: float) -> None:
         self.path, self._key, self._timeout = path, key, timeout
         self._connection: sqlite3.Connection | None = None
+        # What tells the file that was opened first from another one of its name.
+        self._identity: tuple[int, int] | None = None
         # As last found right.
         self._row: Any = None
 
@@ -172,8 +174,12 @@ class Database:
         return State(*rows[0][:-1])
 
     def _connected(self, op: str) -> sqlite3.Connection:
+        # SQLite would go on writing to a file that was removed, where nobody finds it.
+        if self._identity not in (None, _identity_of(self.path)):
+            raise FileNotFoundError(errno.ENOENT, f"{op}: path must name the file that was opened", self.path)
         if self._connection is None:
             self._connection = self._patiently(lambda: self._opened(op))
+            self._identity = _identity_of(self.path)
         return self._connection
 
     def _opened(self, op: str) -> sqlite3.Connection:
@@ -270,6 +276,14 @@ class Database:
             case 18:
                 return ValueError(f"{op}: record must fit into a row of SQLite, got {error}")
         return self.damaged(op, str(error))
+
+
+def _identity_of(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 # Result codes of SQLite.

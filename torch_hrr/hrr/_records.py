@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -69,9 +69,9 @@ class Encoder:
             return self.checked(op, where, given, depth + 1)
         number = plain(given)
         if isinstance(number, int | float):
-            limit = _LARGEST * self._scales.get(role, 1.0)
+            limit = min(_LARGEST * self._scales.get(role, 1.0), sys.float_info.max)
             # Not by its absolute value: NaN is refused too.
-            if not -limit <= number <= limit or (isinstance(number, float) and math.isinf(number)):
+            if not -limit <= number <= limit:
                 raise ValueError(f"{op}: {where} must be a number from {-limit:g} to {limit:g}, got {shown(number)}")
             return number
         if isinstance(given, Tensor) or hasattr(given, "__array__"):

@@ -82,8 +82,8 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
         torch_hrr.IntegrityError: the file is damaged, another program's or a later version's, or does not fit the key.
         ValueError: an argument is not that of the file, ``path`` is no regular file, or ``key`` is empty.
         FileNotFoundError: the folder of ``path`` is missing.
-        OSError: the file cannot be read or written. Later calls raise these, too, and a change of a file that may only
-            be read PermissionError.
+        OSError: the file cannot be read or written. Later calls raise these, too, FileNotFoundError if the file has
+            been moved, removed or replaced, and a change of a file that may only be read PermissionError.
     """
 
     __eq__ = object.__eq__
@@ -307,8 +307,8 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
         are, of equal ones first the record stored first. Deterministic; a cosine depends on query and record alone.
 
         Args:
-            query: roles with fillers, as a record; or a vector ``[D]``, such as `encode` makes. A list of queries, or
-                vectors ``[B, D]``, is searched for at once.
+            query: roles with fillers, as a record, or a list of these; or a vector ``[D]``, such as `encode` makes, or
+                vectors ``[B, D]``. Several are searched for at once.
             top_k: number of records, at least 1.
 
         Returns:
@@ -330,14 +330,16 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
                 index = self._synchronised("search", connection, state)
 
                 def fetch(ids: Tensor) -> Tensor:
-                    rows = (self._row("search", connection, each)[4] for each in ids.tolist())
-                    return from_bytes(b"".join(rows), torch.float32).view(len(ids), self._dim)
+                    read = (self._row("search", connection, each)[4] for each in ids.tolist())
+                    return from_bytes(b"".join(read), torch.float32).view(len(ids), self._dim)
 
                 cosines, ids = index.rows.nearest(vectors, fetch, min(top_k, state.records))
-                found = [
-                    [self._match(connection, *each) for each in zip(*one, strict=True)]
-                    for one in zip(ids.tolist(), cosines.tolist(), strict=True)
-                ]
+                found = [[] for _ in vectors]
+                # Records that several queries find are read once; each match has a copy of its own.
+                rows = {id: self._row("search", connection, id)[:3] for id in ids.unique().tolist()}
+                for matches, *one in zip(found, ids.tolist(), cosines.tolist(), strict=True):
+                    for id, cosine in zip(*one, strict=True):
+                        matches.append(Match(rows[id][1], cosine, self._record_of("search", rows[id])))
         return found[0] if is_one else found
 
     @outside_graphs
@@ -465,10 +467,6 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
         except Exception as error:
             # The seal is right; without a key, anybody can make one.
             raise self._file.damaged(op, f"the record of {row[1]!r:.80} is none: {error}") from error
-
-    def _match(self, connection: Connection, id: int, cosine: float) -> Match:
-        row = self._row("search", connection, id)
-        return Match(row[1], cosine, self._record_of("search", row))
 
     def _vectors_of(self, query: Any) -> tuple[Tensor, bool]:
         """The vectors of queries, ``[B, D]``, and whether it is one query."""
