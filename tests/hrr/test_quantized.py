@@ -322,6 +322,24 @@ def test_gradients_are_those_of_a_memory_that_is_not_quantized():
     assert values.requires_grad and not indices.requires_grad
 
 
+def test_a_store_that_changes_leaves_gradients_alone():
+    rows, query = normal(6, 12), normal(3, 12, seed=1)
+    grads = []
+    for quantized in (True, False):
+        store = hrr.VectorStore(12, device="cpu", quantized=quantized)
+        store.add_many([*"abcdef"], rows)
+        store.remove("b")
+        store.add("z", rows[1])
+        found = store.cleanup(x := query.clone().requires_grad_(), 4)
+        assert torch.equal(found.indices, store.cleanup(query, 4).indices)
+        store.update("a", rows[2])
+        store.remove("d")
+        store.add("y", rows[3])
+        grads += torch.autograd.grad(found.values.sin().sum(), x)
+        assert store.cleanup(x[:0], 2).values.shape == (0, 2)
+    torch.testing.assert_close(*grads)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_derivatives_at_zero_are_zero(dtype):
     queries = normal(4, 16, seed=2, dtype=dtype)
@@ -342,7 +360,7 @@ class Cleaning(torch.nn.Module):
         return self.memory.cleanup(x, 3)
 
 
-def test_graphs_and_transforms():
+def test_graphs_and_transforms(tmp_path):
     model, query = Cleaning(), normal(4, 32, seed=1)
     expected = model(query)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -358,13 +376,17 @@ def test_graphs_and_transforms():
         memory = ItemMemory(normal(7, 32), quantized=True)
         store = hrr.VectorStore(32, device="cpu", quantized=True)
         store.add("a", query[0])
+        memory.save(tmp_path / "memory")
+        loaded = [ItemMemory.load(tmp_path / "memory", mapped=mapped) for mapped in (True, False)]
     store.add("b", query[1])
-    for each in (memory, store):
+    for each in (memory, store, *loaded):
         each.cleanup(query.clone().requires_grad_())[0].sum().backward()
     with torch.autocast("cpu", torch.bfloat16):
         assert all(map(torch.equal, model(query), expected))
     there = ItemMemory(normal(7, 32).to("meta"), quantized=True)
     assert there.cleanup(query.to("meta"), 2).indices.shape == (4, 2)
+    with pytest.raises(ValueError, match=r"^ask: query must hold data, got a meta tensor$"):
+        ItemMemory(there.vectors, list("abcdefg")).ask(query.to("meta"))
     assert there.to_empty(device="cpu").device.type == "cpu"
 
 
@@ -403,6 +425,17 @@ def test_files_and_states(tmp_path):
         other.load_state_dict(source.state_dict())
         assert other._quantized is kept._quantized
         assert all(map(torch.equal, other.cleanup(query, 4), kept.cleanup(query, 4)))
+
+
+def test_an_edited_state_is_searched_as_it_is():
+    items, query = normal(3000, 16), normal(4, 16, seed=1)
+    memory = ItemMemory(items, quantized=True)
+    state = memory.state_dict()
+    assert "codes" not in state
+    state["vectors"] = items.roll(1, 0) * 2
+    memory.load_state_dict(state)
+    assert memory._quantized
+    check(memory.cleanup(query, 3), query, items.roll(1, 0))
 
 
 def is_mapped(tensor, path):

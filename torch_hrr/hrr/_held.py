@@ -67,6 +67,9 @@ class HeldVectors(Saveable, DescribedModule):
     def _state(self) -> tuple[Any, Any]:
         return self._content()
 
+    def _from_state(self, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device) -> Self:
+        return self._from_content(tensors, metadata, device)
+
     @writable_anywhere
     @torch.no_grad()
     def _load_from_state_dict(
@@ -90,7 +93,7 @@ class HeldVectors(Saveable, DescribedModule):
             tensors = {name: value.detach().clone() for name, value in given.items()}
             if assign:
                 device = next(iter(tensors.values())).device
-            made = self._from_content(tensors, metadata, device)
+            made = self._from_state(tensors, metadata, device)
             dim, _, found = made._place()
             if dim != own:
                 raise ValueError(f"vectors of {own} dimensions, got {dim}")

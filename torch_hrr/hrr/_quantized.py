@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_hrr._autocast import full_precision
+from torch_hrr._checks import values_decide
 from torch_hrr._ops import ops as _ops
 
 # Elements of codes or rows, and estimates of cosines, that are worked on at a time.
@@ -127,6 +128,10 @@ class QuantizedRows:
         """
         if isinstance(rows, Tensor):
             values, slots = nearest(query, rows, self.codes, self.bounds, self.places, top_k)
+            if values.requires_grad and values.numel() and values_decide():
+                # For the graph again among those found: the table may change before the gradient is asked for.
+                found = self._in_order(slots.unique())
+                return self._exactly(query, lambda _: rows[found], found, top_k)
             return values, self.places[slots]
         with torch.no_grad(), full_precision(query.device):
             flat = query.reshape(-1, query.shape[-1])
@@ -179,8 +184,7 @@ class QuantizedRows:
         self, query: Tensor, fetch: Callable[[Tensor], Tensor], wanted: Tensor, top_k: int
     ) -> list[tuple[Tensor, Tensor]]:
         """The best of every block of the slots that are marked, at most `top_k` each."""
-        slots = wanted.nonzero().squeeze(-1)
-        slots = slots[self.places[slots].argsort()]
+        slots = self._in_order(wanted.nonzero().squeeze(-1))
         blocks = slots.split(max(1, _ELEMENTS // query.shape[-1])) if len(slots) else ()
         return [self._exactly(query, fetch, block, top_k) for block in blocks]
 
@@ -190,6 +194,9 @@ class QuantizedRows:
         codes, bounds, places = self.codes[slots], self.bounds[slots], self.places[slots]
         values, numbers = nearest(query, fetch(places), codes, bounds, None, min(top_k, len(slots)))
         return values, places[numbers]
+
+    def _in_order(self, slots: Tensor) -> Tensor:
+        return slots[self.places[slots].argsort()]
 
     def _index(self, numbers: Sequence[int]) -> Tensor:
         return torch.as_tensor(numbers, dtype=torch.int64, device=self.codes.device)

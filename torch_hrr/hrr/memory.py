@@ -26,6 +26,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._ops import ops as _ops
 from torch_hrr._repr import place_of
+from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Bool, takes
 from torch_hrr.hrr._held import HeldVectors
 from torch_hrr.hrr._likely import look_at
@@ -180,6 +181,7 @@ class Searchable(HeldVectors, Listed):
         """
         self._known_names("ask")
         found = self._found("ask", query, top_k)
+        check_data("ask", "query", found.values)
         if bool(found.values.isnan().any()):
             raise ValueError("ask: query must be finite, got NaN or infinity")
         indices = found.indices.squeeze(-1) if found.indices.shape[-1] == 1 else found.indices
@@ -353,6 +355,7 @@ class ItemMemory(Searchable):
             self._hold(vectors)
 
     @classmethod
+    @writable_anywhere
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -398,6 +401,16 @@ class ItemMemory(Searchable):
         codes = {} if self._codes is None else dict(zip(_CODES, self._codes, strict=True))
         names = None if self._names is None else list(self._names.all)
         return {"vectors": self._vectors, **codes}, {"names": names}
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        # Without codes: no seal says that they still are those of the vectors.
+        tensors, said = self._content()
+        return {"vectors": tensors["vectors"]}, said
+
+    def _from_state(self, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device) -> Self:
+        if set(tensors) != {"vectors"}:
+            raise ValueError("entries that no memory has")
+        return self._from_content(tensors, metadata, device, quantized=self._quantized)
 
     @classmethod
     def _from_content(
