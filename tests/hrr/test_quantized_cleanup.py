@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import torch_hrr
+from torch_hrr import _plain
 
 ops = torch_hrr._ops.ops
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -162,6 +163,25 @@ def test_bits_depend_on_the_query_and_the_row_alone():
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(again[0], cosines) and torch.equal(again[1], indices)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("items", "dim"), [(1, 1), (20, 5), (300, 33)])
+def test_the_plain_form_of_devices_without_kernels_agrees(dtype, items, dim):
+    rows, query = drawn(items, dim, dtype=dtype), drawn(2, 3, dim, seed=1)
+    query[0, 0], query[0, 1, 0] = 0, torch.inf
+    if items > 1:
+        rows[1], rows[2, 0], rows[5] = 0, torch.nan, rows[4]
+    codes, bounds = ops.quantize_rows(rows)
+    other, rest = _plain.OPERATORS["quantize_rows"](rows)
+    assert (other.short() - codes).abs().max() <= 1 and torch.allclose(rest, bounds, rtol=0.01, atol=2e-6)
+    for order in (None, torch.randperm(items, generator=torch.Generator().manual_seed(2))):
+        for top_k in (0, 1, items):
+            for each in (query, query[1, 1].double(), query[:0]):
+                call = (each, rows, codes, bounds, order, top_k)
+                ours, plain = ops.quantized_cleanup(*call), _plain.OPERATORS["quantized_cleanup"](*call)
+                torch.testing.assert_close(plain[0], ours[0], rtol=0, atol=1e-6, equal_nan=True)
+                assert torch.equal(plain[1], ours[1])
 
 
 def test_layouts():

@@ -353,10 +353,6 @@ def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
     return codes.to(torch.int8), torch.cat([scale, rest], -1)
 
 
-def _cosines(query: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
-    return _total(_unit(query) * _unit(rows)).squeeze(-1).clamp(-1, 1).to(dtype)
-
-
 def quantized_cleanup(
     query: Tensor, rows: Tensor, codes: Tensor, bounds: Tensor, order: Tensor | None, top_k: int
 ) -> tuple[Tensor, Tensor]:
@@ -366,13 +362,14 @@ def quantized_cleanup(
     need not be computed, are not used.
     """
     dtype = torch.promote_types(torch.promote_types(query.dtype, rows.dtype), torch.float32)
-    step = max(1, 2**22 // max(1, query.numel()))
-    with torch.no_grad():
-        blocks = [_cosines(query.unsqueeze(-2), block, dtype) for block in rows.split(step)]
-        keys = torch.cat(blocks, -1).nan_to_num(-2)
-        numbers = torch.arange(len(rows), device=rows.device) if order is None else order.argsort()
-        if order is not None:
-            keys = keys.masked_fill(order < 0, -3)
-        ranks = keys.index_select(-1, numbers).sort(dim=-1, descending=True, stable=True).indices
-        indices = numbers[ranks[..., :top_k]]
-    return _cosines(query.unsqueeze(-2), rows[indices], dtype), indices
+    unit = _unit(query).unsqueeze(-2)
+    # So many elements at a time, however many queries there are.
+    blocks = [_total(unit * _unit(block)) for block in rows.split(max(1, 2**22 // max(1, query.numel())))]
+    cosines = torch.cat(blocks, -2).squeeze(-1).clamp(-1, 1).to(dtype)
+    keys = cosines.nan_to_num(-2)
+    numbers = torch.arange(len(rows), device=rows.device) if order is None else order.argsort()
+    if order is not None:
+        keys = keys.masked_fill(order < 0, -3)
+    ranks = keys.index_select(-1, numbers).sort(dim=-1, descending=True, stable=True).indices
+    indices = numbers[ranks[..., :top_k]]
+    return cosines.gather(-1, indices), indices
