@@ -1,6 +1,7 @@
 """A memory of records in a file: what it keeps, finds and refuses, and what several processes see of it."""
 
 import copy
+import enum
 import os
 import pathlib
 import pickle
@@ -111,6 +112,28 @@ def test_fillers_come_back_as_they_were(memory):
     memory.store("numpy", {"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": np.str_("x"), "e": (1, 2)})
     assert memory["numpy"] == {"a": 0.5, "b": 3, "c": True, "d": "x", "e": [1, 2]}
     assert {type(each) for each in memory["numpy"].values()} == {float, int, bool, str, list}
+
+
+class Color(str, enum.Enum):  # noqa: UP042
+    """Of which str() and hash() are not those of the text."""
+
+    RED = "red"
+
+
+def test_members_of_enumerations_are_their_texts(memory):
+    memory.store(Color.RED, {Color.RED: Color.RED, "also": "x"})
+    memory.store("blue", {"red": "blue"})
+    assert memory.names == ("red", "blue") and Color.RED in memory and memory[Color.RED] == memory["red"]
+    assert memory["red"] == {"red": "red", "also": "x"} and {type(each) for each in memory["red"]} == {str}
+    assert memory.search({"red": "red"}, 1) == memory.search({Color.RED: Color.RED}, 1) and memory.encode(
+        {"red": "red"}
+    ).equal(memory.encode({Color.RED: Color.RED}))
+    assert hrr.Memory(memory.path).search({"red": "red"}, 1)[0].cosine > 0.5
+    memory.update(Color.RED, {Color.RED: None})
+    assert memory["red"] == {"also": "x"}
+    with pytest.raises(ValueError, match="names must be different, got 'red' twice"):
+        memory.store_many([("red", {"a": "b"}), (Color.RED, {"a": "b"})])
+    assert hrr.Vocabulary(64, strict=False)[Color.RED].equal(hrr.Vocabulary(64, strict=False)["red"])
 
 
 def oracle(record, dim, seed, scales):

@@ -28,7 +28,8 @@ def drawn(name: str, dim: int, seed: int, unitary: bool = False, attempt: int = 
     not; two independent ones make that 64 bits, and half a collision leaves independent vectors.
     """
     again = f"{attempt}:" if attempt else ""
-    digest = hashlib.sha256(f"{again}torch_hrr.vocabulary:{seed % 2**64}:{name}".encode()).digest()
+    # Not as part of the format: members of an enumeration of texts would give "Class.NAME".
+    digest = hashlib.sha256((f"{again}torch_hrr.vocabulary:{seed % 2**64}:" + name).encode()).digest()
     first, second = (torch.Generator().manual_seed(int.from_bytes(digest[at : at + 4], "little")) for at in (0, 4))
     vector = functional.random(1, dim, first, unitary, "cpu", torch.float64)
     rotation = functional.random(1, dim, second, True, "cpu", torch.float64)

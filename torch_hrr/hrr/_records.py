@@ -50,6 +50,7 @@ class Encoder:
         record = {}
         for role, held in given.items():
             check_text(op, f"roles of {where}", role)
+            role = bare(role)
             place = f"{where}[{role!r}]"
             if isinstance(held, list | tuple):
                 record[role] = [self._filler(op, f"{place}[{i}]", role, each, depth) for i, each in enumerate(held)]
@@ -62,7 +63,7 @@ class Encoder:
     def _filler(self, op: str, where: str, role: str, given: Any, depth: int) -> Any:
         if isinstance(given, str):
             check_text(op, where, given)
-            return str(given)
+            return bare(given)
         if is_bool(given):
             return bool(given)
         if isinstance(given, Mapping):
@@ -116,6 +117,11 @@ class Encoder:
     def _axis(self) -> Tensor:
         # Bound to a role, so that no role or symbol of this name would be mistaken for it.
         return drawn("\0number", self._dim, self._seed, unitary=True)
+
+
+def bare(text: str) -> str:
+    """The text of what may be of a subclass, whose `str` and hash may be others: those of enumerations are."""
+    return str.__str__(text)
 
 
 def _pairs(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,7 @@ from torch_hrr._shared import Shared, locked
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.hrr._database import Change, Database, State
 from torch_hrr.hrr._quantized import QuantizedRows, quantize
-from torch_hrr.hrr._records import CPU, Encoder, from_bytes, from_text, to_text
+from torch_hrr.hrr._records import CPU, Encoder, bare, from_bytes, from_text, to_text
 from torch_hrr.hrr.memory import Listed
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io._contents import canonical_json, checked_options, to_bytes
@@ -270,7 +270,7 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
         emptied: list[str] = []
         if isinstance(roles, Mapping):
             filled = {role: filler for role, filler in roles.items() if filler is not None}
-            emptied = [role for role in roles if role not in filled]
+            emptied = [bare(role) if isinstance(role, str) else role for role in roles if role not in filled]
         new = {} if emptied and not filled else self._encoder.checked("update", "roles", filled)
         with self._writing("update") as (connection, change):
             row = self._row("update", connection, name)
@@ -280,7 +280,7 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
                     raise KeyError(f"update: roles must be filled to be emptied, got {role!r}")
                 del record[role]
             record = self._encoder.checked("update", "record", record | new)
-            self._put(connection, change, [(row[0], name, record, row[-1])])
+            self._put(connection, change, [(*row[:2], record, row[-1])])
 
     @locked
     def remove(self, name: str) -> None:
@@ -404,10 +404,11 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
         checked = {}
         for name, record in pairs:
             check_text(op, "name", name)
+            name = bare(name)
             if name in checked:
                 raise ValueError(f"{op}: names must be different, got {name!r} twice")
             place = where if where == "record" else f"{where}[{name!r:.80}]"
-            checked[str(name)] = self._encoder.checked(op, place, record)
+            checked[name] = self._encoder.checked(op, place, record)
         with self._writing(op) as (connection, change):
             entries: list[tuple[int, str, dict[str, Any], bytes | None]] = []
             new = connection.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()[0]
