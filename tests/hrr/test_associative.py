@@ -307,3 +307,21 @@ def test_locations_are_unit_vectors_of_the_seed_alone():
     made = SparseDistributedMemory(8, 10, 4, device="meta").to_empty(device="cpu")
     made.load_state_dict(memory_of(8, 10, 4, seed=3).state_dict())
     assert torch.equal(made._locations(), memory_of(8, 10, 4, seed=3)._locations())
+
+
+def test_a_loaded_state_has_the_locations_of_its_own_seed():
+    memory, other = memory_of(8, 10, 4, seed=1), memory_of(8, 30, 2, seed=2)
+    address = rows(25, 3, 8, dtype=torch.float32)
+    memory.write(address)
+    other.write(address)
+    other.load_state_dict(memory.state_dict())
+    assert torch.equal(other.read(address), memory.read(address))
+
+
+def test_an_address_that_is_not_finite_reads_nan_and_its_neighbours_do_not():
+    memory, address = memory_of(8, 10, 4), rows(26, 3, 8, dtype=torch.float32)
+    memory.write(address)
+    broken = address.clone()
+    broken[0, 3], broken[2, 1] = torch.nan, torch.inf
+    read = memory.read(broken)
+    assert read[[0, 2]].isnan().all() and torch.equal(read[1], memory.read(address)[1])

@@ -192,6 +192,15 @@ def test_sides_of_a_tree_are_no_vectors_that_a_user_draws_from_its_seed():
     assert hrr.normalize(sides).matmul(drawn.mT).abs().max() < 0.6
 
 
+def test_a_loaded_tree_turns_as_its_own_seed_does():
+    tree, other = Tree(64, device="cpu", seed=1), Tree(64, device="cpu", seed=2)
+    (item,) = rows(15, 1, 64)
+    tree.add("lr", item)
+    other.add("lr", item)
+    other.load_state_dict(tree.state_dict())
+    assert torch.equal(other.get("lr"), tree.get("lr"))
+
+
 @pytest.mark.parametrize(
     ("path", "error", "text"),
     [

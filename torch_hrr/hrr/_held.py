@@ -110,6 +110,10 @@ class HeldVectors(Saveable, DescribedModule):
 
     def _take(self, made: Self) -> None:
         """Becomes what another object is, which is then given up."""
+        for name in vars(self).keys() - vars(made).keys():
+            # Such as what was drawn from the seed of before: a class says what there is until then.
+            if hasattr(type(self), name) and not hasattr(nn.Module, name):
+                delattr(self, name)
         self.__dict__.update({name: value for name, value in vars(made).items() if name not in _OF_ANY_MODULE})
 
     def _alone(self) -> Any:

@@ -8,6 +8,7 @@ autocast too. Their matrix products are as deterministic as torch's.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -289,7 +290,7 @@ class SparseDistributedMemory(SharedVectors):
         Cost: O(M D + k V) a row. On CUDA the order of the sums, and so their last bits, may change from run to run.
         """
         counters = self._counters
-        address = check_vectors("write", "address", address, self.dim, self.device)
+        address = self._address("write", address)
         value = check_vectors("write", "value", address if value is None else value, self.value_dim, self.device)
         lead = check_broadcast("write", "address and value", address.shape[:-1], value.shape[:-1])
         dtype = torch.promote_types(counters.dtype, value.dtype)
@@ -307,13 +308,17 @@ class SparseDistributedMemory(SharedVectors):
     def read(self, address: Tensor) -> Tensor:
         """The mean of what was written at the locations that ``[..., D]`` activates, ``[..., V]``; zeros for nothing.
 
+        NaN for an address that holds NaN or infinity.
+
         Raises:
             TypeError, ValueError, RuntimeError: as for `write`.
 
         Cost: O(M D + k V) a row.
         """
-        total = self._total("read", address)
-        return total[..., :-1] / total[..., -1:].clamp_min(1)
+        address = self._address("read", address)
+        total = self._total(address)
+        mean = total[..., :-1] / total[..., -1:].clamp_min(1)
+        return mean.masked_fill(~address.isfinite().all(-1, keepdim=True), math.nan)
 
     @locked
     def writes(self, address: Tensor) -> Tensor:
@@ -324,10 +329,12 @@ class SparseDistributedMemory(SharedVectors):
         Raises:
             TypeError, ValueError, RuntimeError: as for `write`.
         """
-        return self._total("writes", address)[..., -1].detach().long()
+        return self._total(self._address("writes", address))[..., -1].detach().long()
 
-    def _total(self, op: str, address: Tensor) -> Tensor:
-        address = check_vectors(op, "address", address, self.dim, self.device)
+    def _address(self, op: str, address: Tensor) -> Tensor:
+        return check_vectors(op, "address", address, self.dim, self.device)
+
+    def _total(self, address: Tensor) -> Tensor:
         places = self._active(address)
         total = F.embedding_bag(places.reshape(-1, self.active), self._counters, mode="sum")
         return total.view(*address.shape[:-1], -1)
