@@ -183,6 +183,13 @@ def test_causal_attention_is_a_loop_over_prefixes(heads, bias):
     torch.testing.assert_close(module(x[..., :1, :], is_causal=True), module(x[..., :1, :]))
 
 
+@pytest.mark.parametrize("scale", (2.0**-15, 2.0**50))
+def test_causal_weights_do_not_depend_on_the_scale_of_the_input(scale):
+    module, x = HRRAttention(8, 2, generator=seeded(5)), draw(2, 6, 8, seed=6).float()
+    expected = module.attention_weights(x, is_causal=True)
+    torch.testing.assert_close(module.attention_weights(scale * x, is_causal=True), expected)
+
+
 @laws
 @given(st.integers(2, 9), seeds)
 def test_nothing_later_changes_a_row_of_causal_attention(length, seed):

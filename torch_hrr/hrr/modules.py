@@ -373,13 +373,14 @@ def _check_flag(is_causal: bool) -> None:
 
 
 def _prefixes(keys: Tensor, values: Tensor, kept: Tensor | None) -> Tensor:
-    """``sum_{i <= t} bind(k_i, v_i)`` divided by t + 1, which keeps it in range and does not change a cosine."""
+    """``sum_{i <= t} bind(k_i, v_i)`` divided by its largest element, which does not change a cosine."""
     bound: Tensor = torch.ops.torch_hrr.bind(widen(keys), widen(values))
     bound = widen(bound)
     if kept is not None:
         bound = bound * kept.unsqueeze(-1)
-    counts = torch.arange(1, bound.shape[-2] + 1, device=bound.device, dtype=bound.dtype)
-    return bound.cumsum(-2) / counts.unsqueeze(-1)
+    sums = bound.cumsum(-2)
+    largest = sums.detach().abs().amax(-1, keepdim=True)
+    return sums / torch.where(largest > 0, largest, 1.0)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
