@@ -198,6 +198,7 @@ REFUSED = [
     (lambda: UnitaryCauchy(GOOD, torch.zeros(2)), ValueError, "UnitaryCauchy: loc and concentration must have .*"),
     (lambda: UnitaryUniform(8, batch=(-1,)), ValueError, "UnitaryUniform: batch must be at least 0, got -1"),
     (lambda: UnitaryUniform(8, device="cpu").log_prob(torch.zeros(9)), ValueError, "log_prob: value must have .*"),
+    (lambda: UnitaryUniform(8, device="cpu").log_prob(torch.zeros(8, device="meta")), RuntimeError, "log_prob: .*"),
     (lambda: UnitaryUniform(8, device="cpu").phases([0.0]), TypeError, "phases: value must be a torch.Tensor or .*"),
     (
         lambda: kl_divergence(UnitaryUniform(8, device="cpu"), UnitaryUniform(7, device="cpu")), ValueError,

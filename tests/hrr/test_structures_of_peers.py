@@ -138,6 +138,15 @@ def test_a_multiset_counts(steps):
         bag.remove(items[0], 99)
 
 
+def test_a_multiset_counts_no_further_than_files_do():
+    bag = Multiset(8, device="cpu")
+    bag.add(torch.ones(8), 2**62)
+    before = bag.vector
+    with pytest.raises(ValueError, match=r"^add: the number of items must be below 2\^63, got 9223372036854775808$"):
+        bag.add(torch.ones(8), 2**62)
+    assert len(bag) == 2**62 and torch.equal(bag.vector, before)
+
+
 def test_the_noise_of_counts_is_what_the_docstring_says():
     counts = torch.tensor([4.0, 1, 2, 0])
     items = rows(5, 500, 4, 256)

@@ -143,8 +143,9 @@ class UnitaryCauchy(Described, Distribution):
         Raises:
             ValueError: shapes do not fit or, where it is validated, a value is no such unitary vector up to the root of
                 the dtype's eps.
+            RuntimeError: it is on another device.
         """
-        value = check_vectors("log_prob", "value", value, self.dim)
+        value = check_vectors("log_prob", "value", value, self.dim, self.device)
         check_broadcast("log_prob", "value and distribution", value.shape[:-1], self.batch_shape)
         if self._validate_args:
             self._validate_sample(value)
@@ -153,7 +154,7 @@ class UnitaryCauchy(Described, Distribution):
 
     def phases(self, value: Tensor) -> Tensor:
         """The free phases of unitary vectors ``[..., D]``, ``[..., m]`` from -pi to pi, at least float32."""
-        pairs = _pairs(_spectrum(check_vectors("phases", "value", value, self.dim)))
+        pairs = _pairs(_spectrum(check_vectors("phases", "value", value, self.dim, self.device)))
         return torch.atan2(pairs[..., 1], pairs[..., 0])
 
     def entropy(self) -> Tensor:

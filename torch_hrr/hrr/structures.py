@@ -536,10 +536,15 @@ class Multiset(_Counted):
     @locked
     @takes(count=Int(1))
     def add(self, item: Tensor, count: int = 1) -> None:
-        """Adds ``[..., D]`` a number of times."""
+        """Adds ``[..., D]`` a number of times.
+
+        Raises:
+            ValueError: the multiset would hold 2^63 items or more, which no file can say.
+        """
         (item,) = self._added("add", "extend adds several items, ", item=item)
+        length = integer("add", "the number of items", self._length + count, 0)
         self._vector = self._vector + count * item
-        self._length += count
+        self._length = length
 
     @locked
     def extend(self, items: Tensor) -> None:
