@@ -1,6 +1,7 @@
 """Every argument of the public calls: a wrong type is a TypeError with its name."""
 
 import inspect
+import itertools
 import os
 import re
 import tempfile
@@ -20,6 +21,7 @@ SPECTRUM = hrr.spectrum(A)
 
 TOKENS = torch.arange(3)
 FOLDER = tempfile.TemporaryDirectory()
+FILES = itertools.count()
 LABELS = torch.ones(3, 3)
 
 LEVELS = hierarchy.HierarchyManager()
@@ -64,7 +66,7 @@ def multiset():
 
 def memory():
     """In a file of its own, in a folder that goes with the tests."""
-    records = hrr.Memory(f"{FOLDER.name}/{len(os.listdir(FOLDER.name))}.db", 8)
+    records = hrr.Memory(f"{FOLDER.name}/{next(FILES)}.db", 8)
     records.store("a", {"b": "c"})
     return records
 

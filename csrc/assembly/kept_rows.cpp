@@ -5,20 +5,24 @@
 #include <cmath>
 #include <list>
 #include <mutex>
+#include <new>
 
 #include "csrc/huge_pages.h"
 
 namespace torch_hrr::assembly {
 namespace {
 
-// In large pages where rows will fill them: small ones can take longer to come than rows to be drawn. Null where there
-// is no memory.
-void* large_memory(int64_t bytes) {
-  constexpr int64_t kPage = int64_t{2} << 20;
-  const int64_t alignment = bytes < 8 * kPage ? 64 : kPage;
+// Bytes of rows that wait.
+constexpr int64_t kMostWaiting = int64_t{24} << 20;
+constexpr int64_t kPage = 4096;
+constexpr int64_t kLargePage = int64_t{2} << 20;
+
+// Null where there is no memory.
+void* paged_memory(int64_t bytes, int64_t page) {
+  const int64_t alignment = page == kLargePage ? kLargePage : 64;
   const auto size = static_cast<size_t>((bytes + alignment - 1) / alignment * alignment);
   void* const memory = std::aligned_alloc(static_cast<size_t>(alignment), size);
-  if (memory != nullptr && alignment == kPage) {
+  if (memory != nullptr && page == kLargePage) {
     prefer_huge_pages(memory, size);
   }
   return memory;
@@ -50,17 +54,29 @@ KeptRows::KeptRows(const Fiber& fiber, const Area& source, const Area& target, i
   const double edges = tables.p * static_cast<double>(std::min(tables.width, target.n));
   const auto columns = static_cast<int64_t>(edges + 4 * std::sqrt(edges));
   edges_.capacity = (columns / kernels::kListGrain + 2) * kernels::kListGrain;
-  const int64_t bytes_of_list = edges_.capacity * kernels::bytes_of_column(tables);
-  bytes_of_row_ = blocks_ * (bytes_of_list + static_cast<int64_t>(sizeof(int32_t)));
+  bytes_of_list_ = edges_.capacity * kernels::bytes_of_column(tables);
+  bytes_of_row_ = blocks_ * (bytes_of_list_ + static_cast<int64_t>(sizeof(int32_t)));
   edges_.places = std::min(bytes / bytes_of_row_, source.n);
+  // Large pages where the lists of a block fill some, since small ones can take longer to come than rows to be drawn,
+  // and few rows of all blocks may still wait.
+  const bool large = edges_.places * bytes_of_list_ >= 2 * kLargePage && 2 * blocks_ * kLargePage < kMostWaiting;
+  page_ = large ? kLargePage : kPage;
 }
 
 bool KeptRows::serve(const KeptRows& wanted) const {
   return key_ == wanted.key_ && p_ == wanted.p_ && n_ == wanted.n_ && edges_.places >= wanted.edges_.places;
 }
 
-int64_t KeptRows::bytes_in_use() const {
-  return static_cast<int64_t>(row_of_.size()) * bytes_of_row_;
+int64_t KeptRows::bytes_held() const {
+  const auto used = static_cast<int64_t>(row_of_.size());
+  if (used == 0) {
+    return 0;
+  }
+  // The lists of every block begin and end within a page.
+  const int64_t lists = blocks_ * (used * bytes_of_list_ / page_ + 2) * page_;
+  const int64_t lengths = blocks_ * edges_.places * static_cast<int64_t>(sizeof(int32_t)) + page_;
+  constexpr auto kIndex = static_cast<int64_t>(4 * sizeof(int32_t) + sizeof(int64_t));
+  return std::min(lists + lengths, edges_.places * bytes_of_row_) + edges_.places * kIndex;
 }
 
 // Where the place of a row stands: at the end of its list, -1, for a row that has none.
@@ -84,7 +100,7 @@ const int32_t* KeptRows::find(const std::vector<int64_t>& rows) {
 
 const int32_t* KeptRows::admit(const Area& source, const std::vector<int64_t>& rows) {
   if (memory_ == nullptr && edges_.places > 0) {
-    memory_.reset(large_memory(edges_.places * bytes_of_row_));
+    memory_.reset(paged_memory(edges_.places * bytes_of_row_, page_));
     if (memory_ == nullptr) {
       edges_.places = 0;
     } else {
@@ -160,7 +176,7 @@ LentRows lend_rows(const Fiber& fiber, const Area& source, const Area& target, i
   const std::lock_guard<std::mutex> lock(all.mutex);
   for (auto rows = all.rows.begin(); rows != all.rows.end(); ++rows) {
     if ((*rows)->serve(*lent)) {
-      all.bytes -= (*rows)->bytes_in_use();
+      all.bytes -= (*rows)->bytes_held();
       lent.reset(rows->release());
       all.rows.erase(rows);
       break;
@@ -170,19 +186,25 @@ LentRows lend_rows(const Fiber& fiber, const Area& source, const Area& target, i
 }
 
 void GiveBack::operator()(KeptRows* given) const {
-  constexpr int64_t kMostBytes = int64_t{24} << 20;
+  constexpr size_t kMostFibers = 1024;  // since they are searched one by one
+  std::list<std::unique_ptr<KeptRows>> own, leaving;
   std::unique_ptr<KeptRows> rows(given);
-  const int64_t bytes = rows->bytes_in_use();
-  if (bytes == 0 || bytes > kMostBytes) {
+  const int64_t bytes = rows->bytes_held();
+  if (bytes == 0 || bytes > kMostWaiting) {
     return;
   }
-  std::list<std::unique_ptr<KeptRows>> leaving;
+  try {
+    own.push_front(std::move(rows));
+  } catch (const std::bad_alloc&) {
+    // This is called by destructors.
+    return;
+  }
   Waiting& all = waiting();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  all.rows.push_front(std::move(rows));
+  all.rows.splice(all.rows.begin(), own);
   all.bytes += bytes;
-  while (all.bytes > kMostBytes) {
-    all.bytes -= all.rows.back()->bytes_in_use();
+  while (all.bytes > kMostWaiting || all.rows.size() > kMostFibers) {
+    all.bytes -= all.rows.back()->bytes_held();
     leaving.splice(leaving.end(), all.rows, std::prev(all.rows.end()));
   }
 }

@@ -28,8 +28,8 @@ class KeptRows {
 
   // Whether these are rows of the same graph, with as many places.
   bool serve(const KeptRows& wanted) const;
-  // What rows have taken of the memory.
-  int64_t bytes_in_use() const;
+  // The most memory that rows in use and their index hold, in whole pages; 0 where there is no row.
+  int64_t bytes_held() const;
 
  private:
   int32_t* place_of(int64_t row);
@@ -39,7 +39,9 @@ class KeptRows {
   double p_ = 0;
   int64_t n_ = 0;
   int64_t blocks_ = 0;
+  int64_t bytes_of_list_ = 0;
   int64_t bytes_of_row_ = 0;
+  int64_t page_ = 0;
   kernels::KeptEdges edges_;
   std::unique_ptr<void, decltype(&std::free)> memory_{nullptr, &std::free};
   // Rows with the same hash are linked: head_ by hash, the others by place in use. Ends are -1.

@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(kQuantizeThreads) quantize_rows_kernel(Quantiz
     const bool coded = largest >= static_cast<T>(kLeastCoded) && largest <= static_cast<T>(kLargestCoded);
     T squares = 0;
     for (int64_t i = lane_index(); coded && i < params.dim; i += kWarpSize) {
-      squares = multiply_add(row[i], row[i], squares);
+      const T element = row[i];
+      squares = multiply_add(element, element, squares);
     }
     const T norm = square_root(warp_sum(squares));
     const float scale = coded ? static_cast<float>(largest / norm / kLargestCode) : 0;
@@ -53,9 +54,10 @@ __global__ void __launch_bounds__(kQuantizeThreads) quantize_rows_kernel(Quantiz
     for (int64_t i = lane_index(); i < params.dim; i += kWarpSize) {
       T code = 0;
       if (coded) {
-        const T steps = rounded(row[i] / largest * kLargestCode);
+        const T element = row[i];
+        const T steps = rounded(element / largest * kLargestCode);
         code = steps > kLargestCode ? kLargestCode : steps < -kLargestCode ? -kLargestCode : steps;
-        const T missing = row[i] / norm - static_cast<T>(scale) * code;
+        const T missing = element / norm - static_cast<T>(scale) * code;
         rest = multiply_add(missing, missing, rest);
       }
       codes[i] = static_cast<int8_t>(code);

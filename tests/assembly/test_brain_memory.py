@@ -99,3 +99,23 @@ def test_a_batch_of_64_parsers_takes_less_than_200_megabytes():
     sentences = ["the big dogs chase the bad cats", "dogs in mice chase cats", "people quickly run", "dogs are bad"]
     parser.parse(2 * sentences)
     assert sum(tensor.nbytes for tensor in parser.brain.buffers()) < 8 * 200e6 / 64
+
+
+def resident_bytes():
+    with open("/proc/self/status") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+
+
+def test_rows_that_wait_for_the_next_call_hold_little_memory():
+    def project(seed):
+        brain = Brain(p=0.001, seed=seed)
+        brain.add_stimulus("s", size=10)
+        brain.add_area("A", n=1_000_000, k=10)
+        brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
+
+    project(0)
+    before = resident_bytes()
+    for seed in range(1, 40):
+        project(seed)
+    # A large page for each list of the rows of one seed would be 18 MB.
+    assert resident_bytes() - before < 100e6
