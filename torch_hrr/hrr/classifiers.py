@@ -59,6 +59,12 @@ class _Classifier(Parameters, Described, Saveable):
     def _is_fitted(self) -> bool:
         return self._learned is not None
 
+    def _fitted(self, op: str) -> dict[str, Tensor]:
+        """What was learned; an error before `fit`."""
+        if self._learned is None:
+            raise not_fitted(f"{op}: the classifier must be fitted: call fit first")
+        return self._learned
+
     def _checked(self) -> dict[str, Any]:
         """The settings, of Python's types."""
         op = type(self).__name__
@@ -120,13 +126,12 @@ class _Classifier(Parameters, Described, Saveable):
         return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen)
 
     def _scores(self, op: str, X: Any) -> Tensor:
-        if self._learned is None:
-            raise not_fitted(f"{op}: the classifier must be fitted: call fit first")
+        learned = self._fitted(op)
         rows = self._rows(op, X, self.n_features_in_)
-        parts = [next(iter(self._learned.values())).new_zeros(0, len(self.classes_))]
+        parts = [next(iter(learned.values())).new_zeros(0, len(self.classes_))]
         for codes in self._codes(op, X, rows, self._encoder):
             with torch.no_grad(), full_precision(codes.device):
-                parts.append(self._judged(codes, **self._learned))
+                parts.append(self._judged(codes, **learned))
         return torch.cat(parts)
 
     def _rows(self, op: str, X: Any, width: int | None) -> Tensor:
@@ -287,9 +292,7 @@ class CentroidClassifier(_Classifier):
     @property
     def prototypes(self) -> Tensor:
         """Those of `fit`."""
-        if self._learned is None:
-            raise not_fitted("prototypes: the classifier must be fitted: call fit first")
-        return self._learned["prototypes"]
+        return self._fitted("prototypes")["prototypes"]
 
     def _learn(self, codes: Tensor, label: Tensor, count: int, tick: Tick, **given: Any) -> dict[str, Tensor]:
         is_online, size = given["update"] == "onlinehd", given["batch_size"]
@@ -376,17 +379,12 @@ class RidgeClassifier(_Classifier):
     @property
     def weights(self) -> Tensor:
         """Those of `fit`."""
-        return self._of_fit("weights")
+        return self._fitted("weights")["weights"]
 
     @property
     def constant(self) -> Tensor:
         """That of `fit`."""
-        return self._of_fit("constant")
-
-    def _of_fit(self, name: str) -> Tensor:
-        if self._learned is None:
-            raise not_fitted(f"{name}: the classifier must be fitted: call fit first")
-        return self._learned[name]
+        return self._fitted("constant")["constant"]
 
     # w = Z^T (Z Z^T + ridge I)^-1 T = (Z^T Z + ridge I)^-1 Z^T T on centred codes Z, whichever is the smaller system
     def _learn(self, codes: Tensor, label: Tensor, count: int, tick: Tick, **given: Any) -> dict[str, Tensor]:

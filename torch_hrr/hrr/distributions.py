@@ -184,11 +184,9 @@ class UnitaryCauchy(Described, Distribution):
 
     def _vectors(self, phases: Tensor, radius: Tensor | float = 1.0) -> Tensor:
         """The vectors of phases, and of the magnitudes of their bins."""
-        pairs = torch.stack([radius * phases.cos(), radius * phases.sin()], -1).flatten(-2)
-        one = pairs.new_ones(*phases.shape[:-1], 1)
-        packed = [one, pairs] if self.dim % 2 else [one, pairs, one]
-        with full_precision(pairs.device):
-            return functional.from_spectrum(torch.cat(packed, -1)).to(self.loc.dtype)
+        with full_precision(phases.device):
+            vectors = functional.from_bins(radius * phases.cos(), radius * phases.sin(), self.dim % 2 == 0)
+            return vectors.to(self.loc.dtype)
 
     def _summary(self) -> dict[str, Any]:
         batch = {"batch": self.batch_shape} if self.batch_shape else {}

@@ -9,7 +9,7 @@ float32, and autocast changes nothing.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +38,8 @@ class Encoder(Saveable, DescribedModule):
     """A module whose buffers follow from its settings, and whose file holds both."""
 
     _has_modes = False
+    # Of the constructor, which are attributes too.
+    _arguments: ClassVar[tuple[str, ...]]
     dim: int
     seed: int
 
@@ -65,6 +67,9 @@ class Encoder(Saveable, DescribedModule):
         if width is not None and (given.dim() == 0 or given.shape[-1] != width):
             raise ValueError(f"{name}: x must have shape [..., {width}], got {list(given.shape)}")
         return given
+
+    def _summary(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._arguments}
 
     def _settings(self) -> Mapping[str, Any]:
         return {**self._summary(), "seed": str(self.seed)}
@@ -206,6 +211,7 @@ class RandomEncoder(_Table):
     """
 
     file_format = "torch_hrr.random_encoder"
+    _arguments = ("count", "dim", "unitary", "features", "seed")
 
     @takes(count=Int(1), unitary=Bool(), **_TABLE)
     def __init__(
@@ -246,13 +252,11 @@ class RandomEncoder(_Table):
         beyond = self.count * (1 if self.features is None else self.features)
         return torch.where((places < 0) | (places >= self.count), beyond, places), None
 
-    def _summary(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("count", "dim", "unitary", "features", "seed")}
-
 
 class _Scale(_Table):
     """N levels from low to high."""
 
+    _arguments = ("levels", "dim", "low", "high", "features", "seed")
     low: float
     high: float
 
@@ -305,9 +309,6 @@ class _Scale(_Table):
     def _ends(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The vectors of the first and of the last level."""
         raise NotImplementedError
-
-    def _summary(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("levels", "dim", "low", "high", "features", "seed")}
 
 
 class LevelEncoder(_Scale):
@@ -377,6 +378,7 @@ class CircularEncoder(_Table):
     """
 
     file_format = "torch_hrr.circular_encoder"
+    _arguments = ("levels", "dim", "period", "features", "seed")
     period: float
 
     @takes(levels=Int(2), period=Real(0, open_left=True), **_TABLE)
@@ -414,9 +416,6 @@ class CircularEncoder(_Table):
     def _places(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         places, gaps = _nearest(torch.remainder(_wide(x) / self.period, 1.0) * self.levels)
         return places % self.levels, gaps
-
-    def _summary(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("levels", "dim", "period", "features", "seed")}
 
 
 class _Features(Encoder):
@@ -477,6 +476,7 @@ class ProjectionEncoder(_Features):
     """
 
     file_format = "torch_hrr.projection_encoder"
+    _arguments = ("in_features", "dim", "seed")
 
     @takes(in_features=Int(1), dim=Int(1), **_DRAWN)
     def __init__(
@@ -505,9 +505,6 @@ class ProjectionEncoder(_Features):
     def _codes(self, x: Tensor) -> Tensor:
         return _product(x, self.weight, None).to(torch.promote_types(x.dtype, self.weight.dtype))
 
-    def _summary(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("in_features", "dim", "seed")}
-
 
 class SinusoidEncoder(_Features):
     """Rows of numbers by random Fourier features: ``y[n] = sqrt(2/D) cos(bandwidth w_n . x + b_n)``.
@@ -525,6 +522,7 @@ class SinusoidEncoder(_Features):
     """
 
     file_format = "torch_hrr.sinusoid_encoder"
+    _arguments = ("in_features", "dim", "bandwidth", "seed")
     bias: Tensor
 
     @takes(in_features=Int(1), dim=Int(1), bandwidth=Real(0, open_left=True), **_DRAWN)
@@ -560,9 +558,6 @@ class SinusoidEncoder(_Features):
         codes: Tensor = (waves * (2 / self.dim) ** 0.5).to(torch.promote_types(x.dtype, self.weight.dtype))
         return codes
 
-    def _summary(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("in_features", "dim", "bandwidth", "seed")}
-
 
 class FractionalPowerEncoder(_Features):
     """Rows of numbers by powers of unitary vectors that are bound together, ``prod_f bind_power(v_f, s x_f)``.
@@ -587,6 +582,7 @@ class FractionalPowerEncoder(_Features):
     """
 
     file_format = "torch_hrr.fractional_power_encoder"
+    _arguments = ("in_features", "dim", "kernel", "bandwidth", "seed")
     bias: Tensor
 
     @takes(
@@ -631,9 +627,6 @@ class FractionalPowerEncoder(_Features):
         waves = _product(widen(x) * self.bandwidth, self.weight, self.bias).cos()
         codes: Tensor = torch.ops.torch_hrr.from_spectrum(waves)
         return codes.to(torch.promote_types(x.dtype, self.weight.dtype))
-
-    def _summary(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("in_features", "dim", "kernel", "bandwidth", "seed")}
 
 
 def _rows(count: int, dim: int, generator: torch.Generator, unitary: bool = False) -> Tensor:

@@ -417,7 +417,8 @@ def from_phases(phases: Tensor) -> Tensor:
 
 def from_bins(real: Tensor, imaginary: Tensor, even: bool = True) -> Tensor:
     """The rows whose bins from 1 on are these and whose DC is 1, as is, where their number is even, Nyquist."""
-    ones = torch.ones_like(real[..., :1])
+    # Not like the first bin: there may be none.
+    ones = real.new_ones(*real.shape[:-1], 1)
     bins = torch.stack([real, imaginary], -1).flatten(-2)
     return _ops.from_spectrum.default(torch.cat([ones, bins, *([ones] if even else [])], -1))
 
