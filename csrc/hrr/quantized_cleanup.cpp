@@ -62,11 +62,6 @@ struct QuantizeRows : Operator {
   }
 };
 
-// A query of a smaller norm counts as zero, whose cosines and derivative are 0.
-double least_norm(const Tensor& rows) {
-  return rows.scalar_type() == at::kDouble ? 1e-300 : 1e-37;
-}
-
 // Queries of one pass over the codes: their own codes stay in the second cache, and what they found in little memory.
 int64_t queries_of_a_pass(const CleanupParams& params, int64_t all, int64_t threads) {
   constexpr int64_t kCodeBytes = int64_t{1} << 18;
@@ -188,14 +183,6 @@ struct QuantizedCleanup : Operator {
     const Tensor own_codes = codes.contiguous();
     const Tensor own_bounds = bounds.contiguous();
     const Tensor own_order = is_given(order) ? order->contiguous() : Tensor();
-#if defined(TORCH_HRR_WITH_CUDA)
-    if (rows.is_cuda()) {
-      const auto [values, items] = cuda::quantized_cleanup(queries, placed, own_codes, own_bounds, own_order, top_k);
-      cosines.copy_(values.view_as(cosines));
-      indices.copy_(items.view_as(indices));
-      return;
-    }
-#endif
     CleanupParams params;
     params.rows = placed.const_data_ptr();
     params.codes = own_codes.const_data_ptr<int8_t>();
@@ -206,8 +193,16 @@ struct QuantizedCleanup : Operator {
     params.top_k = top_k;
     params.storage = storage_of(rows);
     params.is_double = type == at::kDouble;
-    if (own_order.defined()) {
-      params.places = own_order.const_data_ptr<int64_t>();
+    params.places = own_order.defined() ? own_order.const_data_ptr<int64_t>() : nullptr;
+#if defined(TORCH_HRR_WITH_CUDA)
+    if (rows.is_cuda()) {
+      const auto [values, items] = cuda::quantized_cleanup(params, queries, own_order);
+      cosines.copy_(values.view_as(cosines));
+      indices.copy_(items.view_as(indices));
+      return;
+    }
+#endif
+    if (params.places != nullptr) {
       int64_t present = 0;
       for (int64_t i = 0; i < params.items; ++i) {
         TORCH_CHECK_VALUE(params.places[i] < params.items, kName, ": order must be below N = ", params.items, ", got ",

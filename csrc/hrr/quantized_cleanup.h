@@ -7,12 +7,20 @@
 
 #include "kernels/hrr/quantized_rows.h"
 
+namespace torch_hrr::hrr {
+
+// A query of a smaller norm counts as zero, whose cosines and derivative are 0.
+inline double least_norm(const at::Tensor& rows) {
+  return rows.scalar_type() == at::kDouble ? 1e-300 : 1e-37;
+}
+
+}  // namespace torch_hrr::hrr
+
 namespace torch_hrr::hrr::cuda {
 
 void execute(const kernels::QuantizeParams& params, const at::Tensor& codes);
-// As run() of quantized_cleanup, for queries [count, D] in the compute type; `order` may be undefined.
-std::tuple<at::Tensor, at::Tensor> quantized_cleanup(const at::Tensor& queries, const at::Tensor& rows,
-                                                     const at::Tensor& codes, const at::Tensor& bounds,
-                                                     const at::Tensor& order, int64_t top_k);
+// The items that `search` describes and queries [count, D] in the compute type; `order`, its places, may be undefined.
+std::tuple<at::Tensor, at::Tensor> quantized_cleanup(const kernels::CleanupParams& search, const at::Tensor& queries,
+                                                     const at::Tensor& order);
 
 }  // namespace torch_hrr::hrr::cuda

@@ -13,23 +13,12 @@ namespace torch_hrr::kernels {
 constexpr int kExcluded = -3;
 constexpr int kNotANumber = -2;
 
-// Queries and items of quantized cleanup on a GPU. Queries are unit rows, or NaN.
-struct DeviceCleanupParams {
-  const void* rows = nullptr;  // [items][dim] at row_stride, of the storage type
-  const int8_t* codes = nullptr;
-  const float* bounds = nullptr;
-  const int64_t* places = nullptr;  // [items]: a column of the matrix each, or -1; nullptr: the items' own numbers
-  const void* queries = nullptr;    // [count][dim] in the compute type
+// On a GPU queries are unit rows, or NaN, with codes and bounds as items have. Places are columns of the matrix.
+struct DeviceCleanupParams : CleanupParams {
   const int8_t* query_codes = nullptr;
   const float* query_bounds = nullptr;
   const void* thresholds = nullptr;  // [count]
   void* matrix = nullptr;            // [count][items] in the compute type
-  int64_t row_stride = 0;
-  int64_t items = 0;
-  int64_t dim = 0;
-  int64_t count = 0;
-  Storage storage = Storage::kFloat;
-  bool is_double = false;
 };
 
 void launch_quantize_rows(const QuantizeParams& params, CudaStream stream);

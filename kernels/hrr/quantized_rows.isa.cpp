@@ -457,8 +457,8 @@ struct Best {
   int64_t limit;
 
   // What an item must reach.
-  float threshold() const {
-    return size < limit ? -std::numeric_limits<float>::infinity() : static_cast<float>(items[0].value);
+  double threshold() const {
+    return size < limit ? -std::numeric_limits<double>::infinity() : items[0].value;
   }
   void offer(const FoundItem& item) const {
     if (size < limit) {
@@ -620,7 +620,7 @@ class Search {
       const Numbers scale = Numbers::broadcast(prepared_.scales[j]);
       // product + cosine_margin(e, f) >= threshold
       const Numbers weight = Numbers::broadcast(1 + residual);
-      const Numbers least = Numbers::broadcast(best(j).threshold() - residual - kCosineSlack);
+      const Numbers least = Numbers::broadcast(static_cast<float>(limits_[j]) - residual);
       uint64_t excluded = 0;
       for (int64_t i = 0; i < kBlockItems; i += kWidth<float>) {
         const Integers raw = Integers::load(products + i);
@@ -670,7 +670,7 @@ class Search {
     const auto cosine = static_cast<double>(static_cast<T>(exact < -1 ? -1 : exact > 1 ? 1 : exact));
     const Best found = best(j);
     found.offer({cosine == cosine ? cosine : -2, params_.places == nullptr ? item : params_.places[item], item});
-    limits_[j] = static_cast<double>(found.threshold()) - static_cast<double>(kCosineSlack);
+    limits_[j] = found.threshold() - static_cast<double>(kCosineSlack);
   }
 
   // The cosines of all items of the block with all queries.
@@ -742,7 +742,7 @@ class Search {
   int64_t* sizes_;
   int32_t* products_;  // [1 + count][kBlockItems]
   uint64_t* left_;     // [count]
-  double* limits_;     // [count]: what a cosine must reach
+  double* limits_;     // [count]: what a cosine must reach, less what rounding may add
   int8_t* last_codes_;
   T* rows_;
   int64_t items_[kBlockItems];

@@ -5,14 +5,12 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 
 #include "csrc/include/torch_hrr/torch_hrr.h"
-#include "csrc/rows.h"
 #include "kernels/hrr/quantized_launch.h"
 
 namespace torch_hrr::hrr::cuda {
@@ -24,29 +22,19 @@ void execute(const kernels::QuantizeParams& params, const Tensor& codes) {
   kernels::launch_quantize_rows(params, c10::cuda::getCurrentCUDAStream().stream());
 }
 
-std::tuple<Tensor, Tensor> quantized_cleanup(const Tensor& queries, const Tensor& rows, const Tensor& codes,
-                                             const Tensor& bounds, const Tensor& order, int64_t top_k) {
+std::tuple<Tensor, Tensor> quantized_cleanup(const kernels::CleanupParams& search, const Tensor& queries,
+                                             const Tensor& order) {
   // Elements of the matrix of a pass.
   constexpr int64_t kMatrix = int64_t{1} << 26;
   const c10::cuda::CUDAGuard guard(queries.device());
   const auto stream = c10::cuda::getCurrentCUDAStream().stream();
-  const at::ScalarType type = queries.scalar_type();
   const int64_t all = queries.size(0);
-  const int64_t items = rows.size(0);
-  const double tiny = type == at::kDouble ? 1e-300 : 1e-37;
-  const Tensor units = torch_hrr::superpose(queries.unsqueeze(-2), {}, /*normalize=*/true, tiny);
+  const int64_t items = search.items;
+  const int64_t top_k = search.top_k;
+  const Tensor units = torch_hrr::superpose(queries.unsqueeze(-2), {}, /*normalize=*/true, least_norm(queries));
   const auto [query_codes, query_bounds] = torch_hrr::quantize_rows(units);
 
-  kernels::DeviceCleanupParams params;
-  params.rows = rows.const_data_ptr();
-  params.codes = codes.const_data_ptr<int8_t>();
-  params.bounds = bounds.const_data_ptr<float>();
-  params.places = order.defined() ? order.const_data_ptr<int64_t>() : nullptr;
-  params.row_stride = rows.stride(0);
-  params.items = items;
-  params.dim = rows.size(1);
-  params.storage = storage_of(rows);
-  params.is_double = type == at::kDouble;
+  kernels::DeviceCleanupParams params{search};
   Tensor item_at;
   if (order.defined()) {
     // Absent items are written behind the others, where nobody looks.

@@ -1,17 +1,15 @@
 // The HRR kernels as the operators launch them.
 #include "tests/cuda_on_host/shim.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include "kernels/hrr/launch_product.cuh"
 #include "kernels/hrr/launch_spectra.cuh"
 #include "kernels/hrr/launch_superposition.cuh"
-#include "kernels/hrr/quantized_rows.cuh"
 #include "tests/cuda_on_host/hrr_problems.h"
 #include "tests/cuda_on_host/profile/shapes.h"
+#include "tests/cuda_on_host/quantized_problem.h"
 
 namespace torch_hrr::cuda_on_host::profile {
 
@@ -89,62 +87,25 @@ void profile_superpose(std::vector<Profile>& all, int64_t rows, int64_t items, i
 
 // One pass of quantized_cleanup without k_winners: the thresholds are those of the tenth largest bound.
 void profile_quantized(std::vector<Profile>& all, int64_t items, int64_t dim, int64_t queries) {
-  const std::vector<float> rows = normal_elements(items * dim, 1);
-  const std::vector<float> units = [&] {
-    std::vector<float> values = normal_elements(queries * dim, 2);
-    for (float& value : values) {
-      value /= std::sqrt(static_cast<float>(dim));
-    }
-    return values;
-  }();
-  std::vector<int8_t> codes(rows.size());
-  std::vector<int8_t> query_codes(units.size());
-  auto bounds = poisoned<float>(static_cast<std::size_t>(2 * items));
-  auto query_bounds = poisoned<float>(static_cast<std::size_t>(2 * queries));
-  const auto quantize = [&](const std::vector<float>& values, int64_t count, std::vector<int8_t>& own,
-                            std::vector<float>& limits) {
-    QuantizeParams params;
-    params.input = values.data();
-    params.codes = own.data();
-    params.bounds = limits.data();
-    params.rows = count;
-    params.dim = dim;
-    params.map.ndim = 1;
-    params.map.sizes[0] = count;
-    params.map.strides[0][0] = dim;
-    launch_quantize_rows_with(params, HostLauncher{});
-  };
-  profile(all, "quantize_rows", shape_of(items, dim),
-          {{"rows", rows.data()}, {"codes", codes.data(), Role::kResult}, {"bounds", bounds.data(), Role::kResult}},
-          [&] { quantize(rows, items, codes, bounds); });
-  quantize(rows, items, codes, bounds);
-  quantize(units, queries, query_codes, query_bounds);
-  std::vector<float> matrix(static_cast<std::size_t>(queries * items), static_cast<float>(kExcluded));
-  std::vector<float> thresholds(static_cast<std::size_t>(queries));
-  DeviceCleanupParams params;
-  params.rows = rows.data();
-  params.codes = codes.data();
-  params.bounds = bounds.data();
-  params.queries = units.data();
-  params.query_codes = query_codes.data();
-  params.query_bounds = query_bounds.data();
-  params.thresholds = thresholds.data();
-  params.matrix = matrix.data();
-  params.row_stride = dim;
-  params.items = items;
-  params.dim = dim;
-  params.count = queries;
-  const std::string shape = shape_of(queries, items, dim);
-  profile(all, "quantized_cleanup bounds", shape, {{"codes", codes.data()}, {"matrix", matrix.data(), Role::kResult}},
-          [&] { launch_code_bounds_with(params, HostLauncher{}); });
-  launch_code_bounds_with(params, HostLauncher{});
-  for (int64_t j = 0; j < queries; ++j) {
-    std::vector<float> row(matrix.begin() + j * items, matrix.begin() + (j + 1) * items);
-    std::nth_element(row.begin(), row.begin() + 9, row.end(), std::greater<float>());
-    thresholds[static_cast<std::size_t>(j)] = row[9];
+  QuantizedProblem<float> problem(items, dim, queries);
+  problem.rows = normal_elements(items * dim, 1);
+  problem.queries = normal_elements(queries * dim, 2);
+  for (float& element : problem.queries) {
+    element /= std::sqrt(static_cast<float>(dim));
   }
-  profile(all, "quantized_cleanup cosines", shape, {{"rows", rows.data()}, {"matrix", matrix.data(), Role::kResult}},
-          [&] { launch_left_cosines_with(params, HostLauncher{}); });
+  problem.code();
+  problem.bound();
+  profile(all, "quantize_rows", shape_of(items, dim),
+          {{"rows", problem.rows.data()},
+           {"codes", problem.codes.data(), Role::kResult},
+           {"bounds", problem.bounds.data(), Role::kResult}},
+          [&] { problem.code_rows<float>(problem.rows, items, problem.codes, problem.bounds, {}); });
+  const std::string shape = shape_of(queries, items, dim);
+  const NamedArray matrix{"matrix", problem.matrix.data(), Role::kResult};
+  profile(all, "quantized_cleanup bounds", shape, {{"codes", problem.codes.data()}, matrix}, [&] { problem.bound(); });
+  problem.choose(10);
+  profile(all, "quantized_cleanup cosines", shape, {{"rows", problem.rows.data()}, matrix},
+          [&] { problem.compute_left(); });
 }
 
 }  // namespace
