@@ -15,6 +15,12 @@ KERNEL_HOST_DEVICE Bits32 select(Bits32 mask, Bits32 yes, Bits32 no) {
   return (mask & yes) | (~mask & no);
 }
 
+// Of magnitudes, below 2^31, by the sign of a difference: without AVX-512 the compiler compares elements one by one.
+KERNEL_HOST_DEVICE Bits32 above(Bits32 magnitude, uint32_t bound) {
+  typedef int32_t Signed __attribute__((vector_size(64)));
+  return (Bits32)((Signed)(bound - magnitude) >> 31);
+}
+
 KERNEL_HOST_DEVICE Simd<float, 16> as_float(Bits32 bits) {
   return {(Simd<float, 16>::Lanes)bits};
 }
@@ -27,7 +33,7 @@ KERNEL_HOST_DEVICE Simd<float, 16> widen(BFloat16, Bits16 bits) {
 KERNEL_HOST_DEVICE Bits16 narrow(BFloat16, Simd<float, 16> value) {
   const Bits32 bits = (Bits32)value.lanes;
   const Bits32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const Bits32 nan = (Bits32)((bits & 0x7fffffffu) > 0x7f800000u);
+  const Bits32 nan = above(bits & 0x7fffffffu, 0x7f800000);
   return __builtin_convertvector(select(nan, Bits32{} + 0x7fc0u, rounded), Bits16);
 }
 
@@ -72,9 +78,9 @@ KERNEL_HOST_DEVICE Bits16 narrow(Half, Simd<float, 16> value) {
   const Bits32 magnitude = bits & 0x7fffffffu;
   const Bits32 small = (Bits32)((as_float(magnitude) + Simd<float, 16>::broadcast(0.5f)).lanes) - 0x3f000000u;
   const Bits32 normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  Bits32 result = select((Bits32)(magnitude < 0x38800000u), small, normal);
-  result = select((Bits32)(magnitude >= 0x477ff000u), Bits32{} + 0x7c00u, result);
-  result = select((Bits32)(magnitude > 0x7f800000u), Bits32{} + 0x7e00u, result);
+  Bits32 result = select(above(magnitude, 0x387fffff), normal, small);
+  result = select(above(magnitude, 0x477fefff), Bits32{} + 0x7c00u, result);
+  result = select(above(magnitude, 0x7f800000), Bits32{} + 0x7e00u, result);
   return __builtin_convertvector(result | ((bits >> 16) & 0x8000u), Bits16);
 }
 #endif
