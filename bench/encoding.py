@@ -107,9 +107,61 @@ def features_entry(rows: int, frequencies: int) -> Entry:
     )  # fmt: skip
 
 
+def waves_of(length: int, dim: int, layout: str, dtype: torch.dtype, device: str = "cpu") -> tuple[Tensor, Tensor]:
+    """Cosines and sines as models make them, once for all layers: angles in float32, then the model's dtype."""
+    angles = angles_of(torch.arange(length, device=device), dim)
+    angles = torch.cat((angles, angles), -1) if layout == "half" else angles.repeat_interleave(2, -1)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def apply_rotary(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """As models in transformers turn queries and keys."""
+    first, second = x.chunk(2, -1)
+    return x * cosine + torch.cat((-second, first), -1) * sine
+
+
+def apply_rotary_to_pairs(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """The same for pairs side by side."""
+    pairs = x.unflatten(-1, (-1, 2))
+    return x * cosine + torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2) * sine
+
+
+def rotate_entry(heads: int, length: int, dim: int, dtype: torch.dtype, layout: str) -> Entry:
+    """rope of a batch of queries; the peers' sines and cosines are made beforehand."""
+    waves = waves_of(length, dim, layout, dtype)
+    positions = torch.arange(length)
+    form = apply_rotary if layout == "half" else apply_rotary_to_pairs
+
+    def inputs(batch: int, generator: torch.Generator) -> Inputs:
+        return (torch.randn(batch, heads, length, dim, generator=generator).to(dtype),)
+
+    def ours(x: Tensor, out: Tensor | None = None) -> Tensor:
+        return encoding.rope(x, positions, layout=layout, out=out)
+
+    def turned(x: Tensor) -> Tensor:
+        return form(x, *waves)
+
+    def compared(result: Tensor, x: Tensor) -> Tensor:
+        """In half precision, where a peer rounds every product, the mean cosine and sine of all angles."""
+        rows, given = result[..., :COMPARED_ROWS, :].float(), x[..., :COMPARED_ROWS, :].float()
+        partner = given.roll(dim // 2, -1) if layout == "half" else given.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        return rows if dtype.itemsize > 2 else torch.stack((rows * given, rows * partner)).mean((1, 2, 3, 4))
+
+    return Entry(
+        "rotate", f"1x{heads}x{length}x{dim} {dtype} {layout}".replace("torch.", ""), 1, inputs, ours,
+        with_compiled("torch", turned, compared=compared), 2 * heads * length * dim * dtype.itemsize,
+        reuse=ours, compared=compared,
+    )  # fmt: skip
+
+
 ENTRIES = (
     *(encoding_entry(rows, dim, dtype) for rows, dim in SIZES for dtype in (torch.float32, torch.bfloat16)),
     embed_entry(32, 128, 256),
     embed_entry(64, 512, 512),
     features_entry(8192, 256),
+    *(
+        rotate_entry(32, length, 128, dtype, layout)
+        for length, layout in ((128, "half"), (2048, "half"), (2048, "interleaved"))
+        for dtype in (torch.float32, torch.bfloat16)
+    ),
 )

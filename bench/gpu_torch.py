@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bench.assembly import topk
-from bench.encoding import encoded, features
+from bench.encoding import apply_rotary, apply_rotary_to_pairs, encoded, features, waves_of
 from bench.entry import Inputs
 from bench.hrr import bind_normalize_rfft, bind_rfft
 from torch_hrr._plain import assembly as plain
@@ -230,6 +230,15 @@ def case_of(op: str, shape: str, device: str = "cpu") -> Case | None:
         return Case(
             partial(ops.embed_positions, positions, table),
             lambda: F.embedding(positions, table) + encoded(positions, dim, "interleaved", dtype),
+        )
+    if op == "rotate":
+        heads, length, dim = numbers
+        layout = "half" if shape.endswith("half") else "interleaved"
+        x, positions = normal(heads, length, dim), torch.arange(length, device=device)
+        form = apply_rotary if layout == "half" else apply_rotary_to_pairs
+        return Case(
+            partial(ops.rotate, x, positions, layout=layout, inverse=True),
+            partial(form, x, *waves_of(length, dim, layout, dtype, device)),
         )
     if op == "quantize_rows":
         rows = normal(*numbers)

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "csrc/overlap.h"
+
 namespace torch_hrr {
 namespace {
 
@@ -40,17 +42,21 @@ void check_out_metadata(const char* op, const at::Tensor& out, const ResultContr
 
 }  // namespace
 
+void check_overlap(const char* op, const Argument& written, c10::ArrayRef<Argument> inputs) {
+  TORCH_CHECK(at::has_internal_overlap(written.tensor) != at::MemOverlap::Yes, op, ": ", written.name,
+              " must not overlap itself, got an expanded tensor");
+  for (const Argument& input : inputs) {
+    if (input.tensor.defined()) {
+      TORCH_CHECK(!share_memory(written.tensor, input.tensor), op, ": ", written.name, " must not share memory with ",
+                  input.name, ", got overlapping tensors");
+    }
+  }
+}
+
 void check_out(const char* op, const at::Tensor& out, const ResultContract<int64_t>& contract,
                c10::ArrayRef<Argument> inputs) {
   check_out_metadata(op, out, contract, inputs);
-  TORCH_CHECK(at::has_internal_overlap(out) != at::MemOverlap::Yes, op,
-              ": out must not overlap itself, got an expanded tensor");
-  for (const Argument& input : inputs) {
-    if (input.tensor.defined()) {
-      TORCH_CHECK(!share_memory(out, input.tensor), op, ": out must not share memory with ", input.name,
-                  ", got overlapping tensors");
-    }
-  }
+  check_overlap(op, {"out", out}, inputs);
 }
 
 void check_out(const char* op, const at::Tensor& out, const ResultContract<c10::SymInt>& contract,

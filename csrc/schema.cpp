@@ -86,6 +86,20 @@ TORCH_LIBRARY(torch_hrr, m) {
       "ScalarType? dtype=None, *, Tensor(a!) out) -> ()",
       tags);
 
+  m.def(
+      "rotate(Tensor x, Tensor positions, Tensor? frequencies=None, float base=10000., float scale=1., "
+      "str layout='interleaved', float factor=1., int? dims=None, bool inverse=False) -> Tensor",
+      tags);
+  m.def(
+      "rotate.out(Tensor x, Tensor positions, Tensor? frequencies=None, float base=10000., float scale=1., "
+      "str layout='interleaved', float factor=1., int? dims=None, bool inverse=False, "
+      "*, Tensor(a!) out) -> ()",
+      tags);
+  m.def(
+      "rotate_(Tensor(a!) x, Tensor positions, Tensor? frequencies=None, float base=10000., float scale=1., "
+      "str layout='interleaved', float factor=1., int? dims=None, bool inverse=False) -> ()",
+      tags);
+
   // Fields in three dimensions
   m.def(
       "field_evolve.Tensor(Tensor field, Tensor decay, Tensor diffusion, SymInt steps=1, str boundary='replicate', "

@@ -125,6 +125,7 @@ CALLS = {
     "sinusoidal_features": (encoding.sinusoidal_features, WHOLE, A[0], B[0]),
     "embed_positions": (encoding.embed_positions, WHOLE, torch.randn(6, DIM), WHOLE + 3),
     "rotate": (encoding.rotate, A, torch.arange(3)),
+    "rope": (lambda x, p, f: encoding.rope(x, p, frequencies=f), A, torch.arange(3), B[0, :1]),
     "attention_weights": (encoding.attention_weights, A, B, MASK, C[:, :3]),
     "embed": (lambda ids, positions: embedder()(ids, positions), WHOLE, WHOLE + 1),
     "evolve": (lambda x: field.evolve(x, 0.9, 0.1, steps=2), FIELD),

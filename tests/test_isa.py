@@ -31,6 +31,7 @@ SAME_BITS = {
     "sinusoidal_encoding",
     "sinusoidal_features",
     "embed_positions",
+    "rotate",
     "_sinusoidal_features_backward",
     "field_evolve",
     "field_evolve.Tensor",

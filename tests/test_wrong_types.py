@@ -444,6 +444,8 @@ GOOD = {
         "SinusoidalConfig": (),
         "attention_weights": (A, A),
         "embed_positions": (torch.arange(3), A),
+        "rope": (A,),
+        "rope_frequencies": ({}, 6),
         "rotate": (A,),
         "sinusoidal_convention": ("fairseq", A, 6),
         "sinusoidal_encoding": (A, 6),

@@ -224,9 +224,15 @@ void execute(const kernels::SinusoidParams& params, const TurnTable& turns, cons
 void execute(const kernels::TableParams& params, const TurnTable& turns, const Tensor& out) {
   execute_ladder(params, params.sinusoid.rows, turns, out);
 }
+void execute(const kernels::RotationParams& params, const TurnTable& turns, const Tensor& out) {
+  execute_ladder(params, params.units(), turns, out);
+}
 void execute(const kernels::SinusoidParams& params, const Tensor& frequencies, const Tensor& phases,
              const Tensor& out) {
   execute_held(params, params.rows, frequencies, phases, out, storage_of(out));
+}
+void execute(const kernels::RotationParams& params, const Tensor& frequencies, const Tensor& out) {
+  execute_held(params, params.units(), frequencies, Tensor(), out, storage_of(out));
 }
 void execute(const kernels::AngleGradientParams& params, const Tensor& frequencies, const Tensor& phases,
              const Tensor& out) {

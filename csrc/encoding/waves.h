@@ -10,7 +10,7 @@
 
 #include "csrc/contract.h"
 #include "csrc/types.h"
-#include "kernels/encoding/sinusoid.h"
+#include "kernels/encoding/rotation.h"
 
 namespace torch_hrr::encoding {
 
@@ -82,6 +82,8 @@ void execute(const kernels::SinusoidParams& params, const TurnTable& turns, cons
 void execute(const kernels::SinusoidParams& params, const at::Tensor& frequencies, const at::Tensor& phases,
              const at::Tensor& out);
 void execute(const kernels::TableParams& params, const TurnTable& turns, const at::Tensor& out);
+void execute(const kernels::RotationParams& params, const TurnTable& turns, const at::Tensor& out);
+void execute(const kernels::RotationParams& params, const at::Tensor& frequencies, const at::Tensor& out);
 void execute(const kernels::AngleGradientParams& params, const at::Tensor& frequencies, const at::Tensor& phases,
              const at::Tensor& out);
 
@@ -90,6 +92,8 @@ namespace cuda {
 void execute(const kernels::SinusoidParams& params, const TurnTable& turns, const at::Tensor& out);
 void execute(const kernels::SinusoidParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
 void execute(const kernels::TableParams& params, const TurnTable& turns, const at::Tensor& out);
+void execute(const kernels::RotationParams& params, const TurnTable& turns, const at::Tensor& out);
+void execute(const kernels::RotationParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
 void execute(const kernels::AngleGradientParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
 }  // namespace cuda
 

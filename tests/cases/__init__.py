@@ -5,6 +5,7 @@ from cases import (
     assembly_cap,
     assembly_connectome,
     encoding,
+    encoding_rotation,
     field,
     field_gradient,
     field_moments,
@@ -19,7 +20,7 @@ SYSTEMS = {
     "hrr": hrr.CASES,
     "algebra": (*hrr_algebra.CASES, *hrr_spectrum.CASES),
     "assembly": (*assembly.CASES, *assembly_cap.CASES, *assembly_connectome.CASES),
-    "encoding": encoding.CASES,
+    "encoding": (*encoding.CASES, *encoding_rotation.CASES),
     "field": (*field.CASES, *field_gradient.CASES, *field_moments.CASES, *field_part.CASES),
     "hierarchy": hierarchy.CASES,
 }
@@ -33,5 +34,6 @@ UNENUMERATED = {
     "torch_hrr::quantize_rows.default": "gives codes and bounds: tests/hrr/test_quantized_cleanup.py",
     "torch_hrr::quantized_cleanup.default": "takes the codes of its rows: tests/hrr/test_quantized_cleanup.py",
     "torch_hrr::project_.default": "writes into a list, the state of brains: tests/assembly/test_projection.py",
+    "torch_hrr::rotate_.default": "writes into x: tests/encoding/test_rotation.py",
     "torch_hrr::_stimulus_counts_.default": "fills a tensor of a brain's state: tests/assembly/test_stimulus.py",
 }

@@ -290,6 +290,13 @@ void launch_sinusoids() {
         gradient.sinusoid = table.sinusoid;
         gradient.grad_storage = storage;
         launch_angle_gradient(gradient, HeldFrequencies(), kStream);
+        RotationParams rotation;
+        rotation.x = rotation.out = somewhere<void>();
+        rotation.positions = table.sinusoid.positions;
+        rotation.dim = rotation.turned = dim;
+        rotation.interleaved = interleaved;
+        launch_sinusoids(storage, rotation, turns, kStream);
+        launch_sinusoids(storage, rotation, HeldFrequencies(), kStream);
       }
     }
   }

@@ -73,13 +73,13 @@ def test_rotation_in_half_rounds_once_and_has_gradients():
 @pytest.mark.parametrize(
     ("x", "options", "error", "text"),
     [
-        (torch.ones(3, 5), {}, ValueError, "even D, got \\[3, 5\\]"),
+        (torch.ones(3, 5), {}, ValueError, "^rotate: x must have a last dimension that is even, .*, got 5$"),
         (torch.ones(4), {}, ValueError, "shape \\[..., L, D\\]"),
         (torch.ones(3, 4, dtype=torch.int64), {}, TypeError, "x must be float32"),
         (torch.ones(3, 4), {"layout": "both"}, ValueError, "layout must be '"),
         (torch.ones(3, 4), {"base": -1.0}, ValueError, "^rotate: base must be finite and above 0, got -1$"),
         (torch.ones(3, 4), {"scale": math.nan}, ValueError, "^rotate: scale must be finite, got nan$"),
-        (torch.ones(3, 4), {"positions": torch.ones(2, 3)}, ValueError, "rows of x, \\[3\\], got \\[2, 3\\]"),
+        (torch.ones(3, 4), {"positions": torch.ones(2, 5)}, ValueError, "^rotate: x and positions must broadcast"),
     ],
     ids=range(7),
 )

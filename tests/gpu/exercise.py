@@ -157,6 +157,22 @@ def encodings(small: bool, generator: torch.Generator, device: str = "cuda") -> 
             for result in results:
                 result.float().pow(2).sum().backward()
         check(f"embed_positions gradient {name}", table[0].grad, table[1].grad)
+        rows = [
+            pair(x, device) for x in (draw(generator, 2, 3, 5, 2 * dim + 3).to(dtype), draw(generator, dim).to(dtype))
+        ]
+        turned = []
+        for (x, frequencies), place in zip(
+            zip(*rows, strict=True), (positions[0].to(device), positions[0]), strict=True
+        ):
+            by = {"layout": layout, "factor": 1.5}
+            turned.append(encoding.rope(x, place, frequencies=frequencies, **by))
+            in_place = x.detach().transpose(1, 2).clone().transpose(1, 2)
+            encoding.rope(in_place, place, frequencies=frequencies.detach(), out=in_place, **by)
+            check_bits(f"rope in place {name}", in_place, turned[-1].detach())
+            turned[-1].float().pow(2).sum().backward()
+        check_bits(f"rope {name}", *(result.detach() for result in turned))
+        for which, (gpu, cpu) in zip(("x", "frequencies"), rows, strict=True):
+            check(f"rope gradient of {which} {name}", gpu.grad, cpu.grad)
 
 
 def fields(small: bool, generator: torch.Generator, device: str = "cuda") -> None:

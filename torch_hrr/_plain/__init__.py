@@ -25,6 +25,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "sinusoidal_encoding": encoding.sinusoidal_encoding,
     "sinusoidal_features": encoding.sinusoidal_features,
     "_sinusoidal_features_backward": encoding._sinusoidal_features_backward,
+    "rotate": encoding.rotate,
+    "rotate_": encoding.rotate_,
     "embed_positions": encoding.embed_positions,
     "field_evolve": field.evolve,
     "_field_evolve_part": field.evolve_part,

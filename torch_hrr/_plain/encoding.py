@@ -79,6 +79,52 @@ def embed_positions(
     return embedded.masked_fill(is_padding.to(embedded.device), 0.0).to(table.dtype if dtype is None else dtype)
 
 
+def rotate(
+    x: Tensor,
+    positions: Tensor,
+    frequencies: Tensor | None = None,
+    base: float = 10000.0,
+    scale: float = 1.0,
+    layout: str = "interleaved",
+    factor: float = 1.0,
+    dims: int | None = None,
+    inverse: bool = False,
+) -> Tensor:
+    """Every pair (s, c) as ``factor (s cos(a) + c sin(a), c cos(a) - s sin(a))`` with ``a = position * frequency``."""
+    if frequencies is None:
+        turned = x.shape[-1] if dims is None else dims
+        pairs = torch.arange(turned // 2, dtype=torch.float64, device=x.device)
+        held = scale * torch.pow(base, -2 * pairs / turned)
+    else:
+        turned, held = 2 * frequencies.shape[-1], double(frequencies)
+    angles = double(positions).unsqueeze(-1) * (-held if inverse else held)
+    sine, cosine = angles.sin() * factor, angles.cos() * factor
+    wide = double(x)
+    if layout == "half":
+        s, c = wide[..., : turned // 2], wide[..., turned // 2 : turned]
+        rows = torch.cat((s * cosine + c * sine, c * cosine - s * sine), -1)
+    else:
+        s, c = wide[..., 0:turned:2], wide[..., 1:turned:2]
+        rows = torch.stack((s * cosine + c * sine, c * cosine - s * sine), -1).flatten(-2)
+    rest = wide[..., turned:].expand(*rows.shape[:-1], x.shape[-1] - turned)
+    return torch.cat((rows, rest), -1).to(x.dtype)
+
+
+def rotate_(
+    x: Tensor,
+    positions: Tensor,
+    frequencies: Tensor | None = None,
+    base: float = 10000.0,
+    scale: float = 1.0,
+    layout: str = "interleaved",
+    factor: float = 1.0,
+    dims: int | None = None,
+    inverse: bool = False,
+) -> None:
+    """`rotate` in place."""
+    x.copy_(rotate(x, positions, frequencies, base, scale, layout, factor, dims, inverse))
+
+
 def _sinusoidal_features_backward(
     grad: Tensor, positions: Tensor, frequencies: Tensor, phase: Tensor | None, layout: str
 ) -> Tensor:

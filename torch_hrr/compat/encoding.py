@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_hrr._checks import check_data, integer, named, strided
 from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._spec import Choice, Dtype, Int, Real, takes
-from torch_hrr.encoding import functional, relative
+from torch_hrr.encoding import functional, relative, rotary
 from torch_hrr.encoding.acceleration import Accelerator, GPUConfig, ladder
 from torch_hrr.runtime.device import resolve_device_or_cpu
 
@@ -49,7 +49,7 @@ class GPUAccelerator(Accelerator):
         base_frequency=Real(0, open_left=True),
         frequency_scaling=Real(),
         phase_shift=Real(),
-        layout=Choice(relative.LAYOUTS),
+        layout=Choice(rotary.LAYOUTS),
     )
     def vectorized_sinusoidal_encoding(
         self,

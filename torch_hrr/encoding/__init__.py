@@ -9,8 +9,9 @@ from torch_hrr.encoding.conventions import CONVENTIONS, Convention, sinusoidal_c
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder, LearnableFrequencies
 from torch_hrr.encoding.estimators import LSMClassifier, LSMGenerator, LSMRegressor
 from torch_hrr.encoding.functional import embed_positions, sinusoidal_encoding, sinusoidal_features
-from torch_hrr.encoding.relative import RelativePositionBias, attention_weights, rotate
+from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.reservoir import LiquidStateMachine
+from torch_hrr.encoding.rotary import rope, rope_frequencies, rotate
 from torch_hrr.encoding.tables import MappedTable, MemoryStorageConfig, save_table
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ __all__ = [
     "SinusoidalConfig",
     "attention_weights",
     "embed_positions",
+    "rope",
+    "rope_frequencies",
     "rotate",
     "save_table",
     "sinusoidal_convention",

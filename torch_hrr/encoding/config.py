@@ -14,7 +14,7 @@ from torch_hrr._spec import Bool, Choice, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import GPUConfig
 from torch_hrr.encoding.conventions import CONVENTIONS, ConventionName
 from torch_hrr.encoding.functional import check_settings
-from torch_hrr.encoding.relative import LAYOUTS
+from torch_hrr.encoding.rotary import LAYOUTS
 from torch_hrr.io import Saveable
 
 PRECISIONS = {

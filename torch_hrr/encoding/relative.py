@@ -14,88 +14,16 @@ from torch_hrr._checks import (
     check_elements,
     check_floating,
     check_strided,
-    choice,
     integer,
-    named,
     optional_tensor,
-    real,
     resolve_dtype,
     signed,
-    strided,
     tensor,
 )
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Device, Dtype, Int, Real, takes
 from torch_hrr.encoding.functional import check_settings
 from torch_hrr.runtime.device import resolve_parameter_device
-
-LAYOUTS = ("interleaved", "half")
-_HALVES = (torch.float16, torch.bfloat16)
-
-
-def rotate(
-    x: Tensor,
-    positions: Tensor | None = None,
-    base: float = 10000.0,
-    scale: float = 1.0,
-    layout: str = "interleaved",
-) -> Tensor:
-    """Turns the pairs of every row by the angles of its position: the R(k) for which ``PE(t + k) = R(k) PE(t)``.
-
-    Pair i is elements 2i and 2i + 1 ("interleaved") or i and i + D/2 ("half"), as ``sinusoidal_encoding`` lays out the
-    sine and the cosine of frequency ``f_i = scale base^(-2i/D)``; a pair (s, c) becomes
-    ``(s cos(a) + c sin(a), c cos(a) - s sin(a))`` with ``a = position f_i``. So ``rotate(PE(t), k)`` is ``PE(t + k)``,
-    norms are kept, and the score of rotated queries and keys, ``<rotate(q, i), rotate(k, j)>``, depends on q, k and i -
-    j alone, at positions of any size. Published rotary embeddings turn the other way: for weights trained with them,
-    give ``-positions``.
-
-    Differentiable in ``x`` in every mode, and in floating positions. Half types are computed in float32 and rounded
-    once. Deterministic. Cost: a few passes over ``x``.
-
-    Args:
-        x: ``[..., L, D]`` with an even D: queries, keys or any rows that have positions.
-        positions: ``[..., L]``, integer or floating, broadcast against the rows of ``x``; None means 0 to L - 1.
-        base: as for `sinusoidal_encoding`.
-        scale: as for `sinusoidal_encoding`.
-        layout: "interleaved" or "half".
-
-    Returns:
-        The rotated rows, in the shape and dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` or ``positions`` has a dtype not named above.
-        ValueError: D is odd, ``positions`` do not broadcast to the rows of ``x``, or a number or ``layout`` is outside
-            its range.
-
-    Source: Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021; Vaswani et al. 2017, section
-    3.5, for R(k).
-    """
-    x = tensor("rotate", "x", x)
-    check_floating("rotate", "x", x)
-    choice("rotate", "layout", layout, LAYOUTS)
-    base, scale = real("rotate", "base", base), real("rotate", "scale", scale)
-    if x.dim() < (2 if positions is None else 1) or x.shape[-1] % 2:
-        raise ValueError(f"rotate: x must have shape [..., L, D] with an even D, got {list(x.shape)}")
-    if positions is None:
-        positions = torch.arange(x.shape[-2], device=x.device)
-    else:
-        positions = strided("rotate", "positions", positions)
-        rows = x.shape[:-1]
-        given = positions.shape
-        if len(given) > len(rows) or not all(n in (1, m) for n, m in zip(given[::-1], rows[::-1], strict=False)):
-            raise ValueError(f"rotate: positions must broadcast to the rows of x, {list(rows)}, got {list(given)}")
-    wide = x.float() if x.dtype in _HALVES else x
-    half = x.shape[-1] // 2
-    with named("sinusoidal_encoding", "rotate"):
-        waves: Tensor = torch.ops.torch_hrr.sinusoidal_encoding(
-            positions, 2 * half, base, scale, 0.0, "half", wide.dtype
-        )
-    sine, cosine = waves[..., :half], waves[..., half:]
-    if layout == "half":
-        s, c = wide[..., :half], wide[..., half:]
-        return torch.cat((s * cosine + c * sine, c * cosine - s * sine), -1).to(x.dtype)
-    s, c = wide[..., 0::2], wide[..., 1::2]
-    return torch.stack((s * cosine + c * sine, c * cosine - s * sine), -1).flatten(-2).to(x.dtype)
 
 
 class RelativePositionBias(DescribedModule):

@@ -27,6 +27,12 @@ void execute(const kernels::SinusoidParams& params, const kernels::HeldFrequenci
 void execute(const kernels::TableParams& params, const TurnTable& turns, const at::Tensor& out) {
   launch(params, turns.arrays(), out);
 }
+void execute(const kernels::RotationParams& params, const TurnTable& turns, const at::Tensor& out) {
+  launch(params, turns.arrays(), out);
+}
+void execute(const kernels::RotationParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out) {
+  launch(params, held, out);
+}
 void execute(const kernels::AngleGradientParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out) {
   const c10::cuda::CUDAGuard guard(out.device());
   kernels::launch_angle_gradient(params, held, c10::cuda::getCurrentCUDAStream().stream());

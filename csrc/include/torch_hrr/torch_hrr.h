@@ -169,6 +169,26 @@ TORCH_HRR_API void embed_positions_out(at::Tensor& out, const at::Tensor& tokens
                                        int64_t padding_idx = -1, double temperature = 1, double base = 10000,
                                        double scale = 1, double phase = 0, std::string_view layout = "interleaved");
 
+// Rows x[..., D] turned by their positions, which broadcast with them: of the first `dims` elements (all without it)
+// the pair (s, c) at 2i and 2i + 1 (layout "interleaved") or i and i + dims/2 ("half") becomes factor (s cos a + c sin
+// a, c cos a - s sin a), where a = position f_i, or with `inverse` -a, as published rotary embeddings turn; what
+// follows is copied. f_i = scale base^(-2i/dims), or frequencies[dims/2], which leaves base and scale at their
+// defaults. Angles are exact as above; half types are computed in float and rounded once. Derivatives by x, frequencies
+// and floating positions.
+TORCH_HRR_API at::Tensor rotate(const at::Tensor& x, const at::Tensor& positions,
+                                const std::optional<at::Tensor>& frequencies = std::nullopt, double base = 10000,
+                                double scale = 1, std::string_view layout = "interleaved", double factor = 1,
+                                std::optional<int64_t> dims = std::nullopt, bool inverse = false);
+// The same into a preallocated result that shares no memory with x, and in place.
+TORCH_HRR_API void rotate_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& positions,
+                              const std::optional<at::Tensor>& frequencies = std::nullopt, double base = 10000,
+                              double scale = 1, std::string_view layout = "interleaved", double factor = 1,
+                              std::optional<int64_t> dims = std::nullopt, bool inverse = false);
+TORCH_HRR_API void rotate_(at::Tensor& x, const at::Tensor& positions,
+                           const std::optional<at::Tensor>& frequencies = std::nullopt, double base = 10000,
+                           double scale = 1, std::string_view layout = "interleaved", double factor = 1,
+                           std::optional<int64_t> dims = std::nullopt, bool inverse = false);
+
 // Steps of a field [..., D, H, W, C]: f <- (1 - decay) f, then f <- f + diffusion * difference(f), then f <- f + noise
 // * N(0, 1), rounded to f's dtype. stencil: "laplace" (sum of six neighbours - 6 f, stable up to 1/6), "box" or
 // "binomial" (mean of 27 elements - f, up to 1); boundary: "replicate", "zeros" or "circular". The key, uint64 or int64

@@ -45,6 +45,30 @@ TEST(SinusoidalEncoding, IsExactAtTheLastPosition) {
   EXPECT_NEAR(last[0][1].item<float>(), -0.68883669187794383, 1.5e-7);
 }
 
+TEST(Rotate, IsTheShiftOfAnEncoding) {
+  const Tensor positions = at::arange(6);
+  const auto encoded = [](const Tensor& at) {
+    return sinusoidal_encoding(at, 8, 10000, 1, 0, "half", std::optional<at::ScalarType>(at::kDouble));
+  };
+  const Tensor rows = encoded(positions);
+  const Tensor want = encoded(positions + 1000);
+  const Tensor shift = at::full({}, int64_t{1000}, at::kLong);
+  EXPECT_TRUE(near(rotate(rows, shift, std::nullopt, 10000, 1, "half"), want, 1e-12));
+  const Tensor ladder = at::pow(10000.0, at::arange(4, at::kDouble) * -0.25);
+  EXPECT_TRUE(near(rotate(rows, shift, ladder, 10000, 1, "half"), want, 1e-12));
+  EXPECT_TRUE(near(rotate(want, shift, ladder, 10000, 1, "half", 2, 8, true), 2 * rows, 1e-12));
+  Tensor out = at::zeros_like(rows);
+  rotate_out(out, rows, shift, ladder, 10000, 1, "half");
+  Tensor in_place = rows.t().contiguous().t();
+  rotate_(in_place, shift, ladder, 10000, 1, "half");
+  EXPECT_TRUE(out.equal(in_place));
+  const Tensor x = rows.clone().requires_grad_();
+  const Tensor grad = at::randn({6, 8}, at::detail::createCPUGenerator(1), at::TensorOptions(at::kDouble));
+  const auto turned_back = torch::autograd::grad({rotate(x, shift, ladder, 10000, 1, "half")}, {x}, {grad});
+  EXPECT_TRUE(turned_back[0].equal(rotate(grad, shift, ladder, 10000, 1, "half", 1, std::nullopt, true)));
+  EXPECT_THROW(rotate(rows.slice(-1, 0, 7), shift), c10::ValueError);
+}
+
 TEST(SinusoidalFeatures, HaveGradients) {
   const Tensor positions = at::arange(5, at::kDouble).requires_grad_();
   const Tensor frequencies = at::arange(1, 4, at::kDouble).div(3).requires_grad_();

@@ -2,7 +2,7 @@
 #include "tests/cuda_on_host/shim.h"
 
 #include "kernels/encoding/frequency_ladder.h"
-#include "kernels/encoding/launch_sinusoid.cuh"
+#include "kernels/encoding/launch_rotation.cuh"
 #include "tests/cuda_on_host/profile/shapes.h"
 
 namespace torch_hrr::cuda_on_host::profile {
@@ -79,6 +79,39 @@ void profile_angle_gradient(std::vector<Profile>& all, int64_t rows, int64_t fre
           [&] { launch_angle_gradient_with(params, numbers, HostLauncher{}); });
 }
 
+// Queries [batch, heads, length, dim] at positions [length].
+template <typename S>
+void profile_rotation(std::vector<Profile>& all, const std::string& type, Storage storage, int64_t heads,
+                      int64_t length, int64_t dim, bool interleaved) {
+  const Ladder ladder(dim);
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < length; ++i) {
+    positions.push_back(i);
+  }
+  std::vector<S> x;
+  for (const float element : normal_elements(heads * length * dim, 1)) {
+    x.push_back(static_cast<S>(element));
+  }
+  auto out = poisoned<S>(x.size());
+  RotationParams params;
+  params.x = x.data();
+  params.out = out.data();
+  params.positions = {positions.data(), PositionType::kInt64, length};
+  params.dim = params.turned = dim;
+  params.interleaved = interleaved;
+  params.places.ndim = params.repeats.ndim = 1;
+  params.places.sizes[0] = params.place_count = length;
+  params.repeats.sizes[0] = params.repeat_count = heads;
+  for (int operand = 0; operand < 2; ++operand) {
+    params.places.strides[operand][0] = dim;
+    params.repeats.strides[operand][0] = length * dim;
+  }
+  params.places.strides[2][0] = 1;
+  profile(all, "rotate " + type, shape_of(heads, length, dim) + (interleaved ? "" : " half"),
+          {{"x", x.data()}, {"positions", positions.data()}, {"out", out.data(), Role::kResult}},
+          [&] { launch_rotation_with(storage, params, ladder.arrays(), HostLauncher{}); });
+}
+
 // Every row of the table once.
 template <typename S>
 void profile_embedding(std::vector<Profile>& all, const std::string& type, Storage storage, int64_t rows, int64_t dim) {
@@ -113,6 +146,9 @@ void profile_encoding(std::vector<Profile>& all) {
   profile_encoding<double>(all, "double", Storage::kDouble, 128, 512);
   profile_features(all, 128, 512);
   profile_angle_gradient(all, 128, 512);
+  profile_rotation<float>(all, "float", Storage::kFloat, 32, 256, 128, false);
+  profile_rotation<BFloat16>(all, "bfloat16", Storage::kBFloat16, 32, 256, 128, false);
+  profile_rotation<BFloat16>(all, "bfloat16", Storage::kBFloat16, 32, 128, 64, true);
   profile_embedding<float>(all, "float", Storage::kFloat, 128, 512);
   profile_embedding<BFloat16>(all, "bfloat16", Storage::kBFloat16, 128, 512);
 }

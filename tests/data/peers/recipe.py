@@ -1,10 +1,11 @@
-"""What other libraries make of a few vectors, for tests/hrr/test_integrations.py.
+"""What other libraries make of a few vectors and settings, for tests/hrr/test_integrations.py and test_rotation.py.
 
-    python tests/data/peers/recipe.py torchhd nengo_spa pyhdc holovec memory_etch
+    python tests/data/peers/recipe.py torchhd nengo_spa pyhdc holovec memory_etch transformers
 
 writes NAME.safetensors beside this file, with the version in its metadata, where the packages are installed: torch-hd
 5.8.4, nengo_spa 2.0.0 with nengo 4.1.0, pyhdc 2.2.2, holovec 1.0.2, memory-etch 1.1.0 and eling 0.12.1, with NumPy
-2.4.6. Each recipe gives the objects that a bridge reads, and what their library says of them.
+2.4.6; transformers 5.23.0 with torch 2.15. Each recipe gives the objects that a bridge reads, and what their library
+says of them.
 """
 
 import importlib.metadata
@@ -21,6 +22,7 @@ PACKAGES = {
     "pyhdc": "pyhdc",
     "holovec": "holovec",
     "memory_etch": "memory-etch",
+    "transformers": "transformers",
 }
 
 
@@ -118,6 +120,77 @@ def memory_etch():
     else:
         assert blobs[0] == other.phases_to_bytes(other.encode_fact("Ada wrote it", ["Ada"], 24))
     return {"blobs": blobs}, said
+
+
+# By name: the width of a head, the length at hand, and what a config says.
+ROPE = {
+    "default": (64, None, {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+    "older-linear": (16, None, {"rope_scaling": {"type": "linear", "factor": 4.0}, "rope_theta": 20000.0}),
+    **{
+        name: (64, length, {"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 2048})
+        for name, length in (("dynamic", None), ("dynamic-longer", 5000))
+    },
+    "partial": (64, None, {"rope_parameters": {"rope_type": "linear", "factor": 1.0, "partial_rotary_factor": 0.4}}),
+    "proportional": (
+        64, None, {"rope_parameters": {"rope_type": "proportional", "factor": 2.0, "partial_rotary_factor": 0.3}},
+    ),
+    "yarn": (
+        64, None,
+        {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
+         "max_position_embeddings": 32768},
+    ),
+    "yarn-mscale": (
+        64, None,
+        {"rope_parameters": {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
+                             "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 0.707},
+         "max_position_embeddings": 163840},
+    ),
+    "yarn-whole": (
+        64, None,
+        {"rope_parameters": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096,
+                             "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "rope_theta": 150000.0},
+         "max_position_embeddings": 131072},
+    ),
+    "llama3": (
+        128, None,
+        {"rope_parameters": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                             "original_max_position_embeddings": 8192, "rope_theta": 500000.0}},
+    ),
+    **{
+        name: (
+            16, length,
+            {"rope_parameters": {"rope_type": "longrope", "short_factor": [1.0, 1.02, 1.1, 1.3, 1.7, 2.0, 2.5, 3.0],
+                                 "long_factor": [1.05, 1.3, 2.0, 4.5, 9.0, 20.0, 40.0, 60.0],
+                                 "original_max_position_embeddings": 4096},
+             "max_position_embeddings": 131072},
+        )
+        for name, length in (("longrope-short", None), ("longrope-long", 5000))
+    },
+}  # fmt: skip
+
+
+def transformers():
+    """Of each config the frequencies and the factor; of two a query turned at positions 0 to 3."""
+    import copy
+
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+    from transformers.models.llama import modeling_llama as llama
+
+    said = {}
+    for name, (head_dim, length, given) in ROPE.items():
+        config = LlamaConfig(hidden_size=2 * head_dim, num_attention_heads=2, **copy.deepcopy(given))
+        module = llama.LlamaRotaryEmbedding(config)
+        frequencies, factor = module.inv_freq, module.attention_scaling
+        if length is not None:
+            frequencies, factor = ROPE_INIT_FUNCTIONS[config.rope_parameters["rope_type"]](config, seq_len=length)
+        said |= {name: frequencies, f"{name} factor": torch.tensor(factor, dtype=torch.float64)}
+        if name in ("yarn", "llama3"):
+            torch.manual_seed(0)
+            query = torch.randn(1, 1, 4, head_dim)
+            turned, _ = llama.apply_rotary_pos_emb(query, query, *module(query, torch.arange(4)[None]))
+            said |= {f"{name} query": query, f"{name} turned": turned}
+    return ROPE, said
 
 
 def as_tensors(said):

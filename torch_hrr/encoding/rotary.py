@@ -1,0 +1,412 @@
+"""Rows turned by their positions, and the frequencies by which published models turn them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_hrr._checks import (
+    brief,
+    check_bool,
+    check_out,
+    close_to,
+    integer,
+    listed,
+    meant,
+    named,
+    number,
+    optional_tensor,
+    positive,
+    real,
+    signed,
+    tensor,
+    word,
+)
+from torch_hrr._ops import ops as _ops
+
+LAYOUTS = ("interleaved", "half")
+
+
+def rotate(
+    x: Tensor,
+    positions: Tensor | None = None,
+    base: float = 10000.0,
+    scale: float = 1.0,
+    layout: str = "interleaved",
+    *,
+    frequencies: Tensor | None = None,
+    factor: float = 1.0,
+    dims: int | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Turns the pairs of every row by the angles of its position: the R(k) for which ``PE(t + k) = R(k) PE(t)``.
+
+    Pair i is elements 2i and 2i + 1 ("interleaved") or i and i + dims/2 ("half"), as `sinusoidal_encoding` lays out the
+    sine and the cosine of frequency ``f_i = scale base^(-2i/dims)``; a pair (s, c) becomes ``factor (s cos(a) + c
+    sin(a), c cos(a) - s sin(a))`` with ``a = position f_i``. So ``rotate(PE(t), k)`` is ``PE(t + k)``, norms are kept
+    up to the factor, and the score of rotated queries and keys, ``<rotate(q, i), rotate(k, j)>``, depends on q, k and
+    i - j alone, at positions of any size: angles are exact, as those of `sinusoidal_encoding` are. Published rotary
+    embeddings turn the other way, as `rope` does.
+
+    Differentiable in ``x``, ``frequencies`` and floating positions, in every mode; the gradient of ``x`` is turned
+    back, and nothing of ``x`` is kept for it. Half types are computed in float32 and rounded once, under autocast too.
+    A NaN or infinite position gives NaN where the row turns. Deterministic: the same bits on every instruction set and,
+    according to tests that run the kernels on the host, on CUDA, whatever the threads and strides, new or in place.
+    Cost: each row is read and written once; rows that share a position share its sines and cosines.
+
+    Args:
+        x: ``[..., D]``, float32, float64, float16 or bfloat16: queries, keys or any rows that have positions. The rows
+            may lie anywhere in memory, as those of a transposed view do.
+        positions: ``[..., L]``, integer or floating, broadcast with the rows of ``x``; None means 0 to L - 1 along the
+            dimension before the last.
+        base: as for `sinusoidal_encoding`.
+        scale: as for `sinusoidal_encoding`.
+        layout: "interleaved" or "half".
+        frequencies: ``[F]`` in radians per position, taken as exact, in place of ``scale base^(-2i/dims)``: for example
+            those of `rope_frequencies`.
+        factor: of what is turned, finite.
+        dims: how many of a row's first elements turn, an even number; the others are copied. None means all D, or
+            2 F with ``frequencies``.
+        out: optional result of the shape and dtype of the result that shares no memory with ``x``, or ``x`` itself,
+            which is then changed in place; no gradient.
+
+    Returns:
+        The turned rows in the dtype of ``x``, or ``out``.
+
+    Raises:
+        TypeError: a tensor has a dtype not named above.
+        ValueError: a number or ``layout`` is outside its range, D is odd without ``dims`` or smaller than what turns,
+            ``positions`` and rows do not broadcast, ``out`` has another shape, or ``base`` or ``scale`` is given
+            beside ``frequencies``.
+        RuntimeError: devices differ, or ``out`` shares memory with an argument or would need a gradient.
+
+    Source: Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021; Vaswani et al. 2017, section
+    3.5, for R(k).
+    """
+    return _turned("rotate", x, positions, base, scale, layout, frequencies, factor, dims, out, inverse=False)
+
+
+def rope(
+    x: Tensor,
+    positions: Tensor | None = None,
+    base: float = 10000.0,
+    scale: float = 1.0,
+    layout: str = "interleaved",
+    *,
+    frequencies: Tensor | None = None,
+    factor: float = 1.0,
+    dims: int | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Rotary position embedding as published models apply it: `rotate`, turned the other way.
+
+    A pair (x, y) becomes ``factor (x cos(a) - y sin(a), y cos(a) + x sin(a))`` with ``a = position f_i``. ``layout``
+    "half" is that of Llama, GPT-NeoX and most models in transformers, "interleaved" that of RoFormer, GPT-J and
+    torchtune. Arguments, results, errors, gradients and cost are those of `rotate`.
+
+    Source: Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021.
+    """
+    return _turned("rope", x, positions, base, scale, layout, frequencies, factor, dims, out, inverse=True)
+
+
+def _turned(
+    op: str,
+    x: Tensor,
+    positions: Tensor | None,
+    base: float,
+    scale: float,
+    layout: str,
+    frequencies: Tensor | None,
+    factor: float,
+    dims: int | None,
+    out: Tensor | None,
+    inverse: bool,
+) -> Tensor:
+    in_place = out is x
+    x = tensor(op, "x", x)
+    word(op, "layout", layout)
+    base, scale, factor = real(op, "base", base), real(op, "scale", scale), real(op, "factor", factor)
+    dims = None if dims is None else signed(op, "dims", dims)
+    frequencies = optional_tensor(op, "frequencies", frequencies)
+    if positions is None:
+        if x.dim() < 2:
+            raise ValueError(f"{op}: x must have shape [..., L, D] without positions, got {list(x.shape)}")
+        positions = torch.arange(x.shape[-2], device=x.device)
+    else:
+        positions = tensor(op, "positions", positions)
+    given = (x, positions, frequencies, base, scale, layout, factor, dims, inverse)
+    if out is None:
+        with named("rotate", op):
+            turned: Tensor = _ops.rotate.default(*given)
+        return turned
+    check_out(op, out)
+    if in_place:
+        with named("rotate_", op):
+            _ops.rotate_.default(*given)
+    else:
+        with named("rotate", op):
+            _ops.rotate.out(*given, out=out)
+    return out
+
+
+# What each kind of rope_parameters says beside rope_type, rope_theta and partial_rotary_factor: with a default, or
+# None, which some kinds replace.
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "proportional": (),
+    "yarn": (),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "longrope": ("short_factor", "long_factor"),
+}
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "proportional": ("factor",),
+    "yarn": ("factor", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    "longrope": ("factor", "attention_factor"),
+}
+_ANY = (
+    "rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings",
+    "max_position_embeddings",
+)  # fmt: skip
+# Of a whole config, what belongs to its rope_parameters.
+_OUTSIDE = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings", "max_position_embeddings")
+# Older names.
+_TYPES = {"su": "longrope"}
+
+
+def rope_frequencies(
+    rope_parameters: Mapping[str, Any], head_dim: int, length: int | None = None
+) -> tuple[Tensor, float]:
+    """The frequencies and the factor that a published model's config asks for: what `rope` takes.
+
+    ``frequencies, factor = rope_frequencies(config.rope_parameters, head_dim)`` and then ``rope(q, positions,
+    layout="half", frequencies=frequencies, factor=factor)``. With R = ``head_dim * partial_rotary_factor``, rounded
+    down, and ``e_i = rope_theta^(-2i/R)``:
+
+    * "default": ``e_i``; "linear": ``e_i / factor``
+    * "dynamic" (NTK): rope_theta is multiplied by ``(factor L / M - (factor - 1))^(R / (R - 2))``, where M is
+      max_position_embeddings and L the longest sequence so far, at least M
+    * "proportional": the first ``partial_rotary_factor`` of the pairs turn, with exponents over the whole head, divided
+      by ``factor``; the other frequencies are 0
+    * "yarn": from ``e_i`` to ``e_i / factor`` by a ramp over the pairs between those that turn ``beta_fast`` and
+      ``beta_slow`` times in the original length; the factor is ``0.1 ln(factor) + 1``, a ratio of two such numbers with
+      ``mscale`` and ``mscale_all_dim``, or ``attention_factor``
+    * "llama3": ``e_i`` for waves shorter than the original length over ``high_freq_factor``, ``e_i / factor`` for those
+      longer than it over ``low_freq_factor``, and between them in proportion to the frequency
+    * "longrope": ``e_i / long_factor_i`` if ``length`` exceeds the original length, else ``e_i / short_factor_i``; the
+      factor is ``sqrt(1 + ln(factor) / ln(original length))``
+
+    In float64, from the numbers as they are; transformers computes them in float32, so that its tables differ by its
+    rounding, 1e-3 at position 1e5.
+
+    Args:
+        rope_parameters: as in a config of transformers 5, the ``rope_scaling`` of older ones, or a whole config as a
+            mapping (``config.to_dict()``), whose ``rope_theta``, ``partial_rotary_factor``,
+            ``max_position_embeddings`` and ``original_max_position_embeddings`` then count too. rope_theta is 10000 if
+            nothing says otherwise.
+        head_dim: width of a head, at least 2.
+        length: of "dynamic" the longest sequence so far, of "longrope" the one at hand; others do not depend on it.
+            None means no more than the model was made for.
+
+    Returns:
+        The frequencies, float64 on the CPU, in radians per position, and the factor. There are R / 2 of them, for an
+        odd R one more than that rounded down, as in transformers.
+
+    Raises:
+        TypeError: an argument or an entry is of another type.
+        ValueError: the type is unknown, an entry is missing, unknown, out of its range or of another type, or entries
+            contradict each other: ``type`` and ``rope_type``, ``rope_parameters`` and ``rope_scaling``, a number inside
+            and outside, or the factor of "yarn" or "longrope" and the ratio of the two lengths. transformers takes one
+            of them and at most warns.
+
+    Source: Chen et al., Extending context window of large language models via positional interpolation, 2023; Peng et
+    al., YaRN: efficient context window extension of large language models, 2023; Ding et al., LongRoPE: extending LLM
+    context window beyond 2 million tokens, 2024; Grattafiori et al., The Llama 3 herd of models, 2024; transformers
+    5.23, modeling_rope_utils.
+    """
+    op = "rope_frequencies"
+    head_dim = integer(op, "head_dim", head_dim, 2)
+    length = None if length is None else integer(op, "length", length, 1)
+    given = _Parameters(op, _flat(op, rope_parameters))
+    share = given.real("partial_rotary_factor", 1.0, most=1.0)
+    theta = given.real("rope_theta", 10000.0)
+    turned = int(head_dim * share)
+    if given.kind == "proportional":
+        pairs = int(share * head_dim // 2)
+        exponents = torch.arange(pairs, dtype=torch.float64, device="cpu") * (2 / head_dim)
+        still = torch.zeros(head_dim // 2 - pairs, dtype=torch.float64, device="cpu")
+        return torch.cat((theta**-exponents, still)) / given.real("factor", 1.0), 1.0
+    if turned < 1 or turned + turned % 2 > head_dim:
+        raise ValueError(
+            f"{op}: head_dim times partial_rotary_factor must be at least 1 and leave room for whole pairs, got "
+            f"{head_dim} times {share:g}"
+        )
+    exponents = torch.arange(0, turned, 2, dtype=torch.float64, device="cpu") / turned
+    if given.kind == "dynamic":
+        return _dynamic(given, theta, turned, exponents, length), 1.0
+    plain = theta**-exponents
+    if given.kind == "linear":
+        return plain / given.real("factor"), 1.0
+    if given.kind == "yarn":
+        return _yarn(given, theta, turned, plain)
+    if given.kind == "llama3":
+        return _llama3(given, plain), 1.0
+    if given.kind == "longrope":
+        return _longrope(given, plain, length)
+    return plain, 1.0
+
+
+def _flat(op: str, given: Any) -> dict[str, Any]:
+    """One level of entries: those of a whole config are put beside its rope_parameters."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{op}: rope_parameters must be a mapping, got {brief(given)}")
+    forms = [name for name in ("rope_parameters", "rope_scaling") if given.get(name) is not None]
+    if not forms:
+        if "rope_parameters" in given or "rope_scaling" in given:
+            return {name: given[name] for name in _OUTSIDE if given.get(name) is not None}
+        entries = {name: value for name, value in given.items() if value is not None}
+        nested = [name for name, value in entries.items() if isinstance(value, Mapping)]
+        if nested:
+            raise ValueError(
+                f"{op}: rope_parameters must be those of one kind of layer, got a mapping of {', '.join(nested)}"
+            )
+        return entries
+    inside = _flat(op, given[forms[0]])
+    if len(forms) == 2 and given[forms[0]] != given[forms[1]]:
+        raise ValueError(
+            f"{op}: rope_parameters and rope_scaling must agree, got {given[forms[0]]} and {given[forms[1]]}"
+        )
+    for name in _OUTSIDE:
+        outside = given.get(name)
+        if outside is not None and inside.setdefault(name, outside) != outside:
+            raise ValueError(f"{op}: {name} must be the same inside and outside, got {inside[name]} and {outside}")
+    return inside
+
+
+class _Parameters:
+    """The entries of rope_parameters, checked as they are asked for."""
+
+    def __init__(self, op: str, entries: dict[str, Any]) -> None:
+        self.op, self.entries = op, entries
+        kinds = {_TYPES.get(entries[name], entries[name]) for name in ("rope_type", "type") if name in entries}
+        if len(kinds) > 1:
+            raise ValueError(f"{op}: rope_type and type must agree, got {entries['rope_type']} and {entries['type']}")
+        kind = kinds.pop() if kinds else "default"
+        if kind not in _REQUIRED:
+            raise ValueError(
+                f"{op}: rope_type must be one of {', '.join(_REQUIRED)}, got {brief(kind)}"
+                f"{meant(close_to(str(kind), _REQUIRED))}"
+            )
+        self.kind: str = kind
+        known = (*_ANY, *_REQUIRED[kind], *_OPTIONAL.get(kind, ()))
+        for name in entries:
+            if name not in known:
+                raise ValueError(
+                    f"{op}: rope_parameters of type {kind} must have no other entries than "
+                    f"{', '.join(known)}, got {name}"
+                )
+        missing = [name for name in _REQUIRED[kind] if name not in entries]
+        if missing:
+            raise ValueError(f"{op}: rope_parameters of type {kind} must have {', '.join(missing)}, got none")
+
+    def real(self, name: str, default: float | None = None, most: float = math.inf) -> float:
+        """A number above 0."""
+        value = self.entries.get(name, default)
+        if value is None:
+            raise ValueError(f"{self.op}: rope_parameters of type {self.kind} must have {name}, got none")
+        return number(self.op, name, value, 0, most, open_left=True)
+
+    def original_length(self) -> float:
+        """The length a model was trained with; without an entry that is all it was made for."""
+        if "original_max_position_embeddings" in self.entries:
+            return self.real("original_max_position_embeddings")
+        return self.real("max_position_embeddings")
+
+    def stretch(self) -> float:
+        """The factor by which the length grew: as given, or the ratio of the lengths."""
+        original, longest = self.original_length(), self.entries.get("max_position_embeddings")
+        ratio = 1.0 if longest is None else self.real("max_position_embeddings") / original
+        if "factor" not in self.entries:
+            return ratio if ratio != 1 else self.real("factor")
+        factor = self.real("factor")
+        # Configs that leave max_position_embeddings at the original length are as usual.
+        if ratio not in (1, factor):
+            raise ValueError(
+                f"{self.op}: factor must be the ratio of max_position_embeddings and original_max_position_embeddings, "
+                f"{ratio:g}, got {factor:g}"
+            )
+        return factor
+
+    def factors(self, name: str, count: int) -> Tensor:
+        values = [positive(self.op, name, value) for value in listed(self.op, name, self.entries[name], "numbers")]
+        if len(values) != count:
+            raise ValueError(f"{self.op}: {name} must have a number for each of {count} pairs, got {len(values)}")
+        return torch.tensor(values, dtype=torch.float64, device="cpu")
+
+
+def _dynamic(given: _Parameters, theta: float, turned: int, exponents: Tensor, length: int | None) -> Tensor:
+    if turned < 3:
+        raise ValueError(f"{given.op}: at least 3 elements must turn for type dynamic, got {turned}")
+    factor, longest = given.real("factor"), given.real("max_position_embeddings")
+    seen = max(longest, length or 0)
+    grown = (factor * seen / longest - (factor - 1)) ** (turned / (turned - 2))
+    frequencies: Tensor = (theta * grown) ** -exponents
+    return frequencies
+
+
+def _mscale(factor: float, by: float = 1.0) -> float:
+    return 0.1 * by * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+def _yarn(given: _Parameters, theta: float, turned: int, plain: Tensor) -> tuple[Tensor, float]:
+    original, factor = given.original_length(), given.stretch()
+    fast, slow = given.real("beta_fast", 32.0), given.real("beta_slow", 1.0)
+    if fast < slow:
+        raise ValueError(f"{given.op}: beta_fast must be at least beta_slow, got {fast:g} and {slow:g}")
+    if theta == 1:
+        raise ValueError(f"{given.op}: rope_theta must not be 1 for type yarn, got 1")
+
+    def pair_that_turns(times: float) -> float:
+        """The pair, as a real number, that turns so often in the original length."""
+        return turned * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta))
+
+    low, high = pair_that_turns(fast), pair_that_turns(slow)
+    if check_bool(given.op, "truncate", given.entries.get("truncate", True)):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, turned - 1)
+    # As published, so that one pair between them is no division by 0.
+    high += 0.001 if low == high else 0.0
+    ramp = ((torch.arange(len(plain), dtype=torch.float64, device="cpu") - low) / (high - low)).clamp(0, 1)
+    if "attention_factor" in given.entries:
+        scaling = given.real("attention_factor")
+    elif given.entries.get("mscale") and given.entries.get("mscale_all_dim"):
+        scaling = _mscale(factor, given.real("mscale")) / _mscale(factor, given.real("mscale_all_dim"))
+    else:
+        scaling = _mscale(factor)
+    return plain / factor * ramp + plain * (1 - ramp), scaling
+
+
+def _llama3(given: _Parameters, plain: Tensor) -> Tensor:
+    factor, original = given.real("factor"), given.original_length()
+    low, high = given.real("low_freq_factor"), given.real("high_freq_factor")
+    if low >= high:
+        raise ValueError(f"{given.op}: low_freq_factor must be below high_freq_factor, got {low:g} and {high:g}")
+    # 0 for waves longer than original / low, 1 for those shorter than original / high.
+    kept = ((original * plain / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
+    return (1 - kept) * plain / factor + kept * plain
+
+
+def _longrope(given: _Parameters, plain: Tensor, length: int | None) -> tuple[Tensor, float]:
+    original = given.original_length()
+    factors = {name: given.factors(name, len(plain)) for name in ("short_factor", "long_factor")}
+    if "attention_factor" in given.entries:
+        scaling = given.real("attention_factor")
+    else:
+        factor = given.stretch()
+        scaling = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return plain / factors["long_factor" if (length or 0) > original else "short_factor"], scaling
