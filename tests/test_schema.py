@@ -38,8 +38,8 @@ def test_every_schema_has_a_case():
 
     cases = [f"{case.op._schema.name}.{case.op._overloadname}" for case in ALL_CASES]
     assert not set(cases) & set(UNENUMERATED)
-    # Tensors of one call that belong together are no OpCase's, which draws each by itself; neither is what is written in
-    # place and gives no result.
+    # Tensors of one call that belong together are no OpCase's, which draws each by itself; neither is what is written
+    # in place and gives no result.
     others = ("[] state", "Tensor codes", "Tensor(a!) x")
     assert all("::_" in name or any(each in str(registered()[name]) for each in others) for name in UNENUMERATED)
     cases += UNENUMERATED

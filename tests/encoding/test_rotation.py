@@ -22,6 +22,7 @@ LLAMA = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }  # fmt: skip
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
 
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -88,6 +89,9 @@ def test_what_cannot_be_changed_in_place():
         kept = torch.randn(3, 4)
     with pytest.raises(RuntimeError, match="x must not be an inference tensor"):
         rotate(kept, positions, out=kept)
+    ragged = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)], layout=torch.jagged)
+    with pytest.raises(TypeError, match=r"^rope: x must be strided, got torch.jagged"):
+        rope(ragged)
     with pytest.raises(TypeError, match=r"^rotate: out must be a torch\.Tensor"):
         rotate(x, positions, out=x.numpy())
     before = x.clone()
@@ -275,6 +279,26 @@ def test_factors_of_published_formulas():
     assert rope_frequencies({"rope_scaling": None, "rope_theta": 100.0}, 4)[0].tolist() == [1.0, 0.1]
 
 
+def test_what_published_configs_say_beside_their_frequencies():
+    """As those of Qwen2-VL, Ministral 3, Llama 4 Scout and MiniCPM3 do."""
+    plain, _ = rope_frequencies({}, 16)
+    several_axes = {"type": "mrope", "rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True}
+    assert torch.equal(rope_frequencies(several_axes, 16)[0], plain)
+    frequencies, factor = rope_frequencies(YARN | {"llama_4_scaling_beta": 0.1}, 16)
+    assert torch.equal(frequencies, rope_frequencies(YARN, 16)[0])
+    assert factor == rope_frequencies(YARN, 16)[1]
+    step, _ = rope_frequencies(LLAMA | {"high_freq_factor": 1.0}, 16)
+    assert torch.equal(step, torch.where(2 * math.pi / plain > 8192, plain / 8, plain))
+    lengths = {"original_max_position_embeddings": 4096, "max_position_embeddings": 4096}
+    assert rope_frequencies(LONG | lengths, 16)[1] == 1
+
+
+def test_a_dynamic_base_beyond_every_float():
+    given = {"rope_type": "dynamic", "factor": 1e200, "max_position_embeddings": 10}
+    frequencies, _ = rope_frequencies(given, 4, 10**6)
+    assert frequencies.tolist() == pytest.approx([1.0, 1e-207], rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
@@ -286,26 +310,31 @@ def test_factors_of_published_formulas():
         ({"rope_type": "linear", "factor": "2"}, TypeError, "factor must be a number, got str"),
         ({"rope_type": "linear", "factor": 2, "beta_fast": 1}, ValueError, "no other entries than .*, got beta_fast"),
         ({"rope_type": "dynamic", "factor": 2}, ValueError, "must have max_position_embeddings, got none"),
-        ({"rope_type": "yarn", "factor": 2}, ValueError, "must have max_position_embeddings, got none"),
-        (YARN | {"max_position_embeddings": 8192}, ValueError, "factor must be the ratio of .*, 2, got 4"),
+        ({"rope_type": "yarn", "factor": 2}, ValueError, "original_max_.* or max_position_embeddings, got neither"),
+        ({"rope_type": ["yarn"]}, TypeError, "rope_type must be a str, got list"),
+        (YARN | {"rope_theta": 0.5}, ValueError, "rope_theta must be above 1 for type yarn, got 0.5"),
+        (YARN | {"max_position_embeddings": 8192}, ValueError, "factor must be the ratio of .*, 2, got 4; where"),
         (YARN | {"beta_fast": 1, "beta_slow": 2}, ValueError, "beta_fast must be at least beta_slow, got 1 and 2"),
         (YARN | {"truncate": "no"}, TypeError, "truncate must be a bool"),
-        (LLAMA | {"low_freq_factor": 4.0}, ValueError, "low_freq_factor must be below high_freq_factor, got 4 and 4"),
+        (LLAMA | {"low_freq_factor": 5.0}, ValueError, "low_freq_factor must be at most high_freq_factor, got 5 and 4"),
         ({"full": {"rope_type": "default"}}, ValueError, "of one kind of layer, got a mapping of full"),
         ({"rope_parameters": YARN, "rope_scaling": LLAMA}, ValueError, "rope_parameters and rope_scaling must agree"),
         (
             {"rope_scaling": LLAMA | {"rope_theta": 1e4}, "rope_theta": 5e5}, ValueError,
             "rope_theta must be the same inside and outside, got 10000.0 and 500000.0",
         ),
+        ({"model_type": "gptj", "id2label": {}}, ValueError, "or rope_scaling, .* got one of 'gptj' with neither"),
+        ({"rope_scaling": None, "rotary_pct": 0.25}, ValueError, "with rotary_pct must have rope_parameters, got none"),
+        (LONG | {"original_max_position_embeddings": 4}, ValueError, "must have factor, or both .*, got neither"),
+        (LONG | {"factor": 2, "original_max_position_embeddings": 1}, ValueError, "must be a finite number > 1, got 1"),
         ({"partial_rotary_factor": 0.05}, ValueError, "leave room for whole pairs, got 16 times 0.05"),
         ({"partial_rotary_factor": 1.5}, ValueError, "partial_rotary_factor must be a finite number > 0 and <= 1"),
         (
-            {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0] * 8, "factor": 2,
-             "original_max_position_embeddings": 4},
+            LONG | {"short_factor": [1.0], "factor": 2, "original_max_position_embeddings": 4},
             ValueError, "short_factor must have a number for each of 8 pairs, got 1",
         ),
     ],
-    ids=range(19),
+    ids=range(25),
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused(given, error, text):
     with pytest.raises(error, match=f"^rope_frequencies: .*{text}"):

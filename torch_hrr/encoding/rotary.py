@@ -13,6 +13,7 @@ from torch_hrr._checks import (
     brief,
     check_bool,
     check_out,
+    check_strided,
     close_to,
     integer,
     listed,
@@ -49,8 +50,8 @@ def rotate(
     sine and the cosine of frequency ``f_i = scale base^(-2i/dims)``; a pair (s, c) becomes ``factor (s cos(a) + c
     sin(a), c cos(a) - s sin(a))`` with ``a = position f_i``. So ``rotate(PE(t), k)`` is ``PE(t + k)``, norms are kept
     up to the factor, and the score of rotated queries and keys, ``<rotate(q, i), rotate(k, j)>``, depends on q, k and
-    i - j alone, at positions of any size: angles are exact, as those of `sinusoidal_encoding` are. Published rotary
-    embeddings turn the other way, as `rope` does.
+    i - j alone, at large positions too: angles are those of `sinusoidal_encoding`, which err by at most ``2 pi 2^-64
+    |position|``. Published rotary embeddings turn the other way, as `rope` does.
 
     Differentiable in ``x``, ``frequencies`` and floating positions, in every mode; the gradient of ``x`` is turned
     back, and nothing of ``x`` is kept for it. Half types are computed in float32 and rounded once, under autocast too.
@@ -133,6 +134,7 @@ def _turned(
     dims = None if dims is None else signed(op, "dims", dims)
     frequencies = optional_tensor(op, "frequencies", frequencies)
     if positions is None:
+        check_strided(op, "x", x)
         if x.dim() < 2:
             raise ValueError(f"{op}: x must have shape [..., L, D] without positions, got {list(x.shape)}")
         positions = torch.arange(x.shape[-2], device=x.device)
@@ -169,14 +171,16 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "yarn": ("factor", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
     "longrope": ("factor", "attention_factor"),
 }
-_ANY = (
-    "rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings",
-    "max_position_embeddings",
-)  # fmt: skip
 # Of a whole config, what belongs to its rope_parameters.
 _OUTSIDE = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings", "max_position_embeddings")
+_ANY = ("rope_type", "type", *_OUTSIDE)
+# They say which positions turn which pairs, and how queries grow, but change no frequency.
+_ASIDE = ("mrope_section", "mrope_interleaved", "llama_4_scaling_beta")
+_FORMS = ("rope_parameters", "rope_scaling")
+# What whole configs from before rope_parameters say in their own words.
+_OWN_WORDS = ("rotary_pct", "rotary_emb_base", "rotary_dim", "rope_local_base_freq", "global_rope_theta")
 # Older names.
-_TYPES = {"su": "longrope"}
+_TYPES = {"su": "longrope", "mrope": "default"}
 
 
 def rope_frequencies(
@@ -184,9 +188,9 @@ def rope_frequencies(
 ) -> tuple[Tensor, float]:
     """The frequencies and the factor that a published model's config asks for: what `rope` takes.
 
-    ``frequencies, factor = rope_frequencies(config.rope_parameters, head_dim)`` and then ``rope(q, positions,
-    layout="half", frequencies=frequencies, factor=factor)``. With R = ``head_dim * partial_rotary_factor``, rounded
-    down, and ``e_i = rope_theta^(-2i/R)``:
+    ``frequencies, factor = rope_frequencies(config.to_dict(), head_dim)`` and then ``rope(q, positions, layout="half",
+    frequencies=frequencies, factor=factor)``. With R = ``head_dim * partial_rotary_factor``, rounded down, and
+    ``e_i = rope_theta^(-2i/R)``:
 
     * "default": ``e_i``; "linear": ``e_i / factor``
     * "dynamic" (NTK): rope_theta is multiplied by ``(factor L / M - (factor - 1))^(R / (R - 2))``, where M is
@@ -201,14 +205,16 @@ def rope_frequencies(
     * "longrope": ``e_i / long_factor_i`` if ``length`` exceeds the original length, else ``e_i / short_factor_i``; the
       factor is ``sqrt(1 + ln(factor) / ln(original length))``
 
-    In float64, from the numbers as they are; transformers computes them in float32, so that its tables differ by its
-    rounding, 1e-3 at position 1e5.
+    In float64, from the numbers as they are; transformers computes them in float32, so that its sines and cosines
+    differ by up to 7e-3 at position 1e5.
 
     Args:
         rope_parameters: as in a config of transformers 5, the ``rope_scaling`` of older ones, or a whole config as a
             mapping (``config.to_dict()``), whose ``rope_theta``, ``partial_rotary_factor``,
-            ``max_position_embeddings`` and ``original_max_position_embeddings`` then count too. rope_theta is 10000 if
-            nothing says otherwise.
+            ``max_position_embeddings`` and ``original_max_position_embeddings`` then count too: "dynamic" needs the
+            third, and "longrope" without a factor the last two. Of layers of several kinds, those of one kind
+            (``config.rope_parameters["full_attention"]``). rope_theta is 10000 if nothing says otherwise.
+            ``mrope_section``, ``mrope_interleaved`` and ``llama_4_scaling_beta`` change no frequency.
         head_dim: width of a head, at least 2.
         length: of "dynamic" the longest sequence so far, of "longrope" the one at hand; others do not depend on it.
             None means no more than the model was made for.
@@ -219,10 +225,10 @@ def rope_frequencies(
 
     Raises:
         TypeError: an argument or an entry is of another type.
-        ValueError: the type is unknown, an entry is missing, unknown, out of its range or of another type, or entries
-            contradict each other: ``type`` and ``rope_type``, ``rope_parameters`` and ``rope_scaling``, a number inside
-            and outside, or the factor of "yarn" or "longrope" and the ratio of the two lengths. transformers takes one
-            of them and at most warns.
+        ValueError: the type is unknown, an entry is missing, out of its range, unknown or one of another kind, or
+            entries contradict each other: ``type`` and ``rope_type``, ``rope_parameters`` and ``rope_scaling``, a
+            number inside and outside, or the factor of "yarn" or "longrope" and the ratio of the two lengths.
+            transformers takes one of them and at most warns.
 
     Source: Chen et al., Extending context window of large language models via positional interpolation, 2023; Peng et
     al., YaRN: efficient context window extension of large language models, 2023; Ding et al., LongRoPE: extending LLM
@@ -247,9 +253,9 @@ def rope_frequencies(
             f"{head_dim} times {share:g}"
         )
     exponents = torch.arange(0, turned, 2, dtype=torch.float64, device="cpu") / turned
-    if given.kind == "dynamic":
-        return _dynamic(given, theta, turned, exponents, length), 1.0
     plain = theta**-exponents
+    if given.kind == "dynamic":
+        return _dynamic(given, turned, exponents, plain, length), 1.0
     if given.kind == "linear":
         return plain / given.real("factor"), 1.0
     if given.kind == "yarn":
@@ -265,22 +271,21 @@ def _flat(op: str, given: Any) -> dict[str, Any]:
     """One level of entries: those of a whole config are put beside its rope_parameters."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{op}: rope_parameters must be a mapping, got {brief(given)}")
-    forms = [name for name in ("rope_parameters", "rope_scaling") if given.get(name) is not None]
-    if not forms:
-        if "rope_parameters" in given or "rope_scaling" in given:
-            return {name: given[name] for name in _OUTSIDE if given.get(name) is not None}
-        entries = {name: value for name, value in given.items() if value is not None}
-        nested = [name for name, value in entries.items() if isinstance(value, Mapping)]
-        if nested:
+    if not any(name in given for name in _FORMS):
+        if "model_type" in given:
             raise ValueError(
-                f"{op}: rope_parameters must be those of one kind of layer, got a mapping of {', '.join(nested)}"
+                f"{op}: a whole config must have rope_parameters or rope_scaling, as those that transformers writes, "
+                f"got one of {brief(given['model_type'])} with neither"
             )
-        return entries
-    inside = _flat(op, given[forms[0]])
-    if len(forms) == 2 and given[forms[0]] != given[forms[1]]:
-        raise ValueError(
-            f"{op}: rope_parameters and rope_scaling must agree, got {given[forms[0]]} and {given[forms[1]]}"
-        )
+        return _entries(op, given)
+    forms = [given[name] for name in _FORMS if given.get(name) is not None]
+    if len(forms) == 2 and forms[0] != forms[1]:
+        raise ValueError(f"{op}: rope_parameters and rope_scaling must agree, got {forms[0]} and {forms[1]}")
+    if given.get("rope_parameters") is None:
+        for name in _OWN_WORDS:
+            if given.get(name) is not None:
+                raise ValueError(f"{op}: a whole config with {name} must have rope_parameters, got none")
+    inside = _entries(op, forms[0]) if forms else {}
     for name in _OUTSIDE:
         outside = given.get(name)
         if outside is not None and inside.setdefault(name, outside) != outside:
@@ -288,11 +293,26 @@ def _flat(op: str, given: Any) -> dict[str, Any]:
     return inside
 
 
+def _entries(op: str, given: Any) -> dict[str, Any]:
+    """Those that are not None."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{op}: rope_parameters must be a mapping, got {brief(given)}")
+    entries = {name: value for name, value in given.items() if value is not None}
+    nested = [str(name) for name, value in entries.items() if isinstance(value, Mapping)]
+    if nested:
+        raise ValueError(
+            f"{op}: rope_parameters must be those of one kind of layer, got a mapping of {', '.join(nested)}"
+        )
+    return entries
+
+
 class _Parameters:
     """The entries of rope_parameters, checked as they are asked for."""
 
     def __init__(self, op: str, entries: dict[str, Any]) -> None:
         self.op, self.entries = op, entries
+        for name in ("rope_type", "type"):
+            word(op, name, entries.get(name, ""))
         kinds = {_TYPES.get(entries[name], entries[name]) for name in ("rope_type", "type") if name in entries}
         if len(kinds) > 1:
             raise ValueError(f"{op}: rope_type and type must agree, got {entries['rope_type']} and {entries['type']}")
@@ -305,7 +325,7 @@ class _Parameters:
         self.kind: str = kind
         known = (*_ANY, *_REQUIRED[kind], *_OPTIONAL.get(kind, ()))
         for name in entries:
-            if name not in known:
+            if name not in known and name not in _ASIDE:
                 raise ValueError(
                     f"{op}: rope_parameters of type {kind} must have no other entries than "
                     f"{', '.join(known)}, got {name}"
@@ -323,22 +343,31 @@ class _Parameters:
 
     def original_length(self) -> float:
         """The length a model was trained with; without an entry that is all it was made for."""
-        if "original_max_position_embeddings" in self.entries:
-            return self.real("original_max_position_embeddings")
-        return self.real("max_position_embeddings")
+        for name in ("original_max_position_embeddings", "max_position_embeddings"):
+            if name in self.entries:
+                return number(self.op, name, self.entries[name], 1, open_left=True)
+        raise ValueError(
+            f"{self.op}: rope_parameters of type {self.kind} must have original_max_position_embeddings or "
+            "max_position_embeddings, got neither"
+        )
 
     def stretch(self) -> float:
         """The factor by which the length grew: as given, or the ratio of the lengths."""
-        original, longest = self.original_length(), self.entries.get("max_position_embeddings")
-        ratio = 1.0 if longest is None else self.real("max_position_embeddings") / original
+        both = all(name in self.entries for name in ("original_max_position_embeddings", "max_position_embeddings"))
+        ratio = self.real("max_position_embeddings") / self.original_length() if both else None
         if "factor" not in self.entries:
-            return ratio if ratio != 1 else self.real("factor")
+            if ratio is None:
+                raise ValueError(
+                    f"{self.op}: rope_parameters of type {self.kind} must have factor, or both "
+                    "original_max_position_embeddings and max_position_embeddings, got neither"
+                )
+            return ratio
         factor = self.real("factor")
         # Configs that leave max_position_embeddings at the original length are as usual.
-        if ratio not in (1, factor):
+        if ratio not in (None, 1, factor):
             raise ValueError(
                 f"{self.op}: factor must be the ratio of max_position_embeddings and original_max_position_embeddings, "
-                f"{ratio:g}, got {factor:g}"
+                f"{ratio:g}, got {factor:g}; where the factor is right, leave max_position_embeddings out"
             )
         return factor
 
@@ -349,13 +378,12 @@ class _Parameters:
         return torch.tensor(values, dtype=torch.float64, device="cpu")
 
 
-def _dynamic(given: _Parameters, theta: float, turned: int, exponents: Tensor, length: int | None) -> Tensor:
+def _dynamic(given: _Parameters, turned: int, exponents: Tensor, plain: Tensor, length: int | None) -> Tensor:
     if turned < 3:
         raise ValueError(f"{given.op}: at least 3 elements must turn for type dynamic, got {turned}")
     factor, longest = given.real("factor"), given.real("max_position_embeddings")
-    seen = max(longest, length or 0)
-    grown = (factor * seen / longest - (factor - 1)) ** (turned / (turned - 2))
-    frequencies: Tensor = (theta * grown) ** -exponents
+    grown = factor * (max(longest, length or 0) - longest) / longest + 1
+    frequencies: Tensor = plain * grown ** (-exponents * (turned / (turned - 2)))
     return frequencies
 
 
@@ -368,8 +396,8 @@ def _yarn(given: _Parameters, theta: float, turned: int, plain: Tensor) -> tuple
     fast, slow = given.real("beta_fast", 32.0), given.real("beta_slow", 1.0)
     if fast < slow:
         raise ValueError(f"{given.op}: beta_fast must be at least beta_slow, got {fast:g} and {slow:g}")
-    if theta == 1:
-        raise ValueError(f"{given.op}: rope_theta must not be 1 for type yarn, got 1")
+    if theta <= 1:
+        raise ValueError(f"{given.op}: rope_theta must be above 1 for type yarn, got {theta:g}")
 
     def pair_that_turns(times: float) -> float:
         """The pair, as a real number, that turns so often in the original length."""
@@ -394,10 +422,11 @@ def _yarn(given: _Parameters, theta: float, turned: int, plain: Tensor) -> tuple
 def _llama3(given: _Parameters, plain: Tensor) -> Tensor:
     factor, original = given.real("factor"), given.original_length()
     low, high = given.real("low_freq_factor"), given.real("high_freq_factor")
-    if low >= high:
-        raise ValueError(f"{given.op}: low_freq_factor must be below high_freq_factor, got {low:g} and {high:g}")
-    # 0 for waves longer than original / low, 1 for those shorter than original / high.
-    kept = ((original * plain / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
+    if low > high:
+        raise ValueError(f"{given.op}: low_freq_factor must be at most high_freq_factor, got {low:g} and {high:g}")
+    # 0 for waves longer than original / low, 1 for those shorter than original / high: a step where these are equal.
+    turns = original * plain / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1) if low < high else (turns >= low).to(plain.dtype)
     return (1 - kept) * plain / factor + kept * plain
 
 
