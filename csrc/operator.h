@@ -155,6 +155,8 @@ template <typename T>
 decltype(auto) concrete(const T& argument) {
   if constexpr (std::is_same_v<T, c10::SymInt>) {
     return argument.guard_int(__FILE__, __LINE__);
+  } else if constexpr (std::is_same_v<T, std::optional<c10::SymInt>>) {
+    return argument.has_value() ? std::optional<int64_t>(concrete(*argument)) : std::nullopt;
   } else {
     return (argument);
   }

@@ -88,16 +88,16 @@ TORCH_LIBRARY(torch_hrr, m) {
 
   m.def(
       "rotate(Tensor x, Tensor positions, Tensor? frequencies=None, float base=10000., float scale=1., "
-      "str layout='interleaved', float factor=1., int? dims=None, bool inverse=False) -> Tensor",
+      "str layout='interleaved', float factor=1., SymInt? dims=None, bool inverse=False) -> Tensor",
       tags);
   m.def(
       "rotate.out(Tensor x, Tensor positions, Tensor? frequencies=None, float base=10000., float scale=1., "
-      "str layout='interleaved', float factor=1., int? dims=None, bool inverse=False, "
+      "str layout='interleaved', float factor=1., SymInt? dims=None, bool inverse=False, "
       "*, Tensor(a!) out) -> ()",
       tags);
   m.def(
       "rotate_(Tensor(a!) x, Tensor positions, Tensor? frequencies=None, float base=10000., float scale=1., "
-      "str layout='interleaved', float factor=1., int? dims=None, bool inverse=False) -> ()",
+      "str layout='interleaved', float factor=1., SymInt? dims=None, bool inverse=False) -> ()",
       tags);
 
   // Fields in three dimensions

@@ -18,30 +18,33 @@ namespace {
 
 using at::Tensor;
 using c10::SymInt;
-using OptionalInt = std::optional<int64_t>;
+template <typename Int>
+using Optional = std::optional<Int>;
 
 constexpr double kDefaultBase = 10000;
 
 // The arguments that are no tensors.
+template <typename Int>
 struct Turning {
   Ladder ladder;
   Layout layout;
   double factor;
-  OptionalInt dims;
+  Optional<Int> dims;
   bool inverse;
 
   Turning reversed() const {
     return {ladder, layout, factor, dims, !inverse};
   }
 };
-Turning turning_of(const char* op, double base, double scale, std::string_view layout, double factor,
-                   const OptionalInt& dims, bool inverse) {
+template <typename Int>
+Turning<Int> turning_of(const char* op, double base, double scale, std::string_view layout, double factor,
+                        const Optional<Int>& dims, bool inverse) {
   return {{base, scale, 0}, layout_of(op, layout), factor, dims, inverse};
 }
 
 // How many of a row's first elements turn.
 template <typename Int>
-Int turned_of(const OptionalTensor& frequencies, const OptionalInt& dims, const Int& row) {
+Int turned_of(const OptionalTensor& frequencies, const Optional<Int>& dims, const Int& row) {
   if (dims.has_value()) {
     return *dims;
   }
@@ -50,15 +53,15 @@ Int turned_of(const OptionalTensor& frequencies, const OptionalInt& dims, const 
 
 template <typename Int>
 ResultContract<Int> rotation_contract(const char* op, const Tensor& x, const Tensor& positions,
-                                      const OptionalTensor& frequencies, const Turning& turning) {
+                                      const OptionalTensor& frequencies, const Turning<Int>& turning) {
   check_floating(op, {{"x", x}});
   check_rank(op, {"x", x}, 1, "[..., D]");
   check_positions(op, positions);
   check_same_device(op, {"x", x}, {"positions", positions});
   const Int& row = sizes_of<Int>(x).back();
-  const OptionalInt& dims = turning.dims;
-  TORCH_CHECK_VALUE(!dims.has_value() || (*dims >= 0 && *dims % 2 == 0), op, ": dims must be even and at least 0, got ",
-                    dims.value_or(0));
+  const Optional<Int>& dims = turning.dims;
+  TORCH_CHECK_VALUE(!dims.has_value() || (holds(at_most(Int(0), *dims)) && equal(*dims % 2, Int(0))), op,
+                    ": dims must be even and at least 0, got ", dims.value_or(0));
   if (is_given(frequencies)) {
     check_floating(op, {{"x", x}, {"frequencies", *frequencies}});
     TORCH_CHECK_VALUE(frequencies->dim() == 1, op, ": frequencies must have 1 dimension [F], got ", frequencies->dim());
@@ -66,7 +69,7 @@ ResultContract<Int> rotation_contract(const char* op, const Tensor& x, const Ten
                       ": base and scale must be left at 10000 and 1 beside frequencies, got ", turning.ladder.base,
                       " and ", turning.ladder.scale);
     const Int& count = sizes_of<Int>(*frequencies)[0];
-    TORCH_CHECK_VALUE(!dims.has_value() || equal(Int(*dims), 2 * count), op,
+    TORCH_CHECK_VALUE(!dims.has_value() || equal(*dims, 2 * count), op,
                       ": dims must be twice the number of frequencies, ", count, ", got ", dims.value_or(0));
   } else {
     TORCH_CHECK_VALUE(dims.has_value() || equal(row % 2, Int(0)), op,
@@ -107,7 +110,7 @@ void split(const kernels::RowMap& map, kernels::RotationParams& params) {
 
 // Of rows of these sizes, not empty; `out` may be x, but shares no memory with it otherwise.
 void turn(c10::ArrayRef<int64_t> batch, const Tensor& x, const Tensor& positions, const OptionalTensor& frequencies,
-          const Turning& turning, const Tensor& out) {
+          const Turning<int64_t>& turning, const Tensor& out) {
   const HeldPositions held(positions);
   const Rows<3> rows(batch, {{{with_unit_rows(x, x.scalar_type()), 1}, {out, 1}, {held.tensor, 0}}});
   kernels::RotationParams params;
@@ -132,20 +135,20 @@ struct Rotate : Operator {
   static constexpr const char* kName = "rotate";
   static constexpr Operand kOperands[] = {{"x", 1}, {"positions", 0}, {"frequencies", kNotBatched}};
   using Signature = Tensor(const Tensor& x, const Tensor& positions, const OptionalTensor& frequencies, double base,
-                           double scale, std::string_view layout, double factor, OptionalInt dims, bool inverse);
+                           double scale, std::string_view layout, double factor, Optional<SymInt> dims, bool inverse);
   static constexpr bool kHasOut = true;
   static constexpr Derivative kDerivative = Derivative::kFormula;
 
   template <typename Int>
   static ResultContract<Int> contract(const Tensor& x, const Tensor& positions, const OptionalTensor& frequencies,
                                       double base, double scale, std::string_view layout, double factor,
-                                      const OptionalInt& dims, bool inverse) {
+                                      const Optional<Int>& dims, bool inverse) {
     return rotation_contract<Int>(kName, x, positions, frequencies,
                                   turning_of(kName, base, scale, layout, factor, dims, inverse));
   }
   static void run(const ResultContract<int64_t>& contract, const Tensor& out, const Tensor& x, const Tensor& positions,
                   const OptionalTensor& frequencies, double base, double scale, std::string_view layout, double factor,
-                  const OptionalInt& dims, bool inverse) {
+                  const Optional<int64_t>& dims, bool inverse) {
     if (out.numel() != 0) {
       turn(all_but_last<int64_t>(contract.sizes), x, positions, frequencies,
            turning_of(kName, base, scale, layout, factor, dims, inverse), out);
@@ -154,19 +157,19 @@ struct Rotate : Operator {
 
   struct Formula;
   static Formula formula(const Tensor&, const Tensor&, const OptionalTensor&, double base, double scale,
-                         std::string_view layout, double factor, const OptionalInt& dims, bool inverse);
+                         std::string_view layout, double factor, const Optional<SymInt>& dims, bool inverse);
 };
 
 // With a pair (s, c) turned to (s', c') by the angle a = position f: ds'/da = c' and dc'/da = -s', the other way round
 // for the inverse. By x it is linear, and its transpose the inverse rotation.
 struct Rotate::Formula {
-  Turning turning;
+  Turning<SymInt> turning;
 
   bool reads(size_t input, const Wanted& wanted) const {
     return input != 0 || wanted[1] || wanted[2];
   }
 
-  Tensor turned(const Tensor& x, const variable_list& inputs, const Turning& by) const {
+  Tensor turned(const Tensor& x, const variable_list& inputs, const Turning<SymInt>& by) const {
     return call<Rotate>(x, inputs[1], OptionalTensor(inputs[2]), by.ladder.base, by.ladder.scale, name_of(by.layout),
                         by.factor, by.dims, by.inverse);
   }
@@ -244,7 +247,7 @@ struct Rotate::Formula {
 };
 
 Rotate::Formula Rotate::formula(const Tensor&, const Tensor&, const OptionalTensor&, double base, double scale,
-                                std::string_view layout, double factor, const OptionalInt& dims, bool inverse) {
+                                std::string_view layout, double factor, const Optional<SymInt>& dims, bool inverse) {
   return {turning_of(kName, base, scale, layout, factor, dims, inverse)};
 }
 
@@ -254,20 +257,22 @@ struct RotateInPlace : Operator {
                                           {"positions", kNotBatched},
                                           {"frequencies", kNotBatched}};
   using Signature = void(Tensor& x, const Tensor& positions, const OptionalTensor& frequencies, double base,
-                         double scale, std::string_view layout, double factor, OptionalInt dims, bool inverse);
+                         double scale, std::string_view layout, double factor, Optional<SymInt> dims, bool inverse);
   static constexpr Derivative kDerivative = Derivative::kNone;
 
-  static Turning check(const Tensor& x, const Tensor& positions, const OptionalTensor& frequencies, double base,
-                       double scale, std::string_view layout, double factor, const OptionalInt& dims, bool inverse) {
-    const Turning turning = turning_of(kName, base, scale, layout, factor, dims, inverse);
-    const auto contract = rotation_contract<SymInt>(kName, x, positions, frequencies, turning);
+  static Turning<int64_t> check(const Tensor& x, const Tensor& positions, const OptionalTensor& frequencies,
+                                double base, double scale, std::string_view layout, double factor,
+                                const Optional<int64_t>& dims, bool inverse) {
+    const auto contract = rotation_contract<SymInt>(
+        kName, x, positions, frequencies, turning_of<SymInt>(kName, base, scale, layout, factor, dims, inverse));
     TORCH_CHECK_VALUE(same_sizes<SymInt>(contract.sizes, x.sym_sizes()), kName,
                       ": positions must broadcast to the rows of x, ", all_but_last<SymInt>(x.sym_sizes()), ", got ",
                       positions.sym_sizes());
-    return turning;
+    return turning_of(kName, base, scale, layout, factor, dims, inverse);
   }
-  static void run(const Turning& turning, const Tensor& x, const Tensor& positions, const OptionalTensor& frequencies,
-                  double, double, std::string_view, double, const OptionalInt&, bool) {
+  static void run(const Turning<int64_t>& turning, const Tensor& x, const Tensor& positions,
+                  const OptionalTensor& frequencies, double, double, std::string_view, double, const Optional<int64_t>&,
+                  bool) {
     if (x.numel() == 0) {
       return;
     }
@@ -299,16 +304,19 @@ namespace torch_hrr {
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& positions, const std::optional<at::Tensor>& frequencies,
                   double base, double scale, std::string_view layout, double factor, std::optional<int64_t> dims,
                   bool inverse) {
-  return call<encoding::Rotate>(x, positions, frequencies, base, scale, layout, factor, dims, inverse);
+  return call<encoding::Rotate>(x, positions, frequencies, base, scale, layout, factor,
+                                std::optional<c10::SymInt>(dims), inverse);
 }
 void rotate_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& positions,
                 const std::optional<at::Tensor>& frequencies, double base, double scale, std::string_view layout,
                 double factor, std::optional<int64_t> dims, bool inverse) {
-  call_out<encoding::Rotate>(x, positions, frequencies, base, scale, layout, factor, dims, inverse, out);
+  call_out<encoding::Rotate>(x, positions, frequencies, base, scale, layout, factor, std::optional<c10::SymInt>(dims),
+                             inverse, out);
 }
 void rotate_(at::Tensor& x, const at::Tensor& positions, const std::optional<at::Tensor>& frequencies, double base,
              double scale, std::string_view layout, double factor, std::optional<int64_t> dims, bool inverse) {
-  call<encoding::RotateInPlace>(x, positions, frequencies, base, scale, layout, factor, dims, inverse);
+  call<encoding::RotateInPlace>(x, positions, frequencies, base, scale, layout, factor,
+                                std::optional<c10::SymInt>(dims), inverse);
 }
 
 }  // namespace torch_hrr
