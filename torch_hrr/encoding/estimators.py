@@ -36,7 +36,9 @@ from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
 from torch_hrr.encoding.readout import fit_softmax, softmax_ticks
-from torch_hrr.encoding.reservoir import SETTINGS, LiquidStateMachine, read_out
+from torch_hrr.encoding.reservoir import LiquidStateMachine
+from torch_hrr.encoding.reservoir_state import SETTINGS
+from torch_hrr.encoding.trajectories import ReadOut
 from torch_hrr.io import Saveable
 
 # Samples in a step of the softmax regression.
@@ -390,7 +392,7 @@ class _Softmax(_Estimator):
         return self._held is not None
 
     def _log_probabilities(self, op: str, features: Tensor) -> Tensor:
-        return F.log_softmax(read_out(features, *self._fitted(op)), -1)
+        return F.log_softmax(ReadOut(*self._fitted(op))(features), -1)
 
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         super()._restore(learned, facts)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_hrr._progress import Tick, unseen
 from torch_hrr._ridge import solved
@@ -30,53 +30,69 @@ _PRODUCT = 2**30
 Chunks = Callable[[], Iterable[tuple[Tensor, Tensor]]]
 
 
-class Moments:
+class Moments(nn.Module):
     """Sums over samples z and targets y from which a ridge regression follows, kept in float64.
 
-    What is added up is centred at the mean of the first chunk, so that a large mean costs no digits.
+    What is added up is centred at the mean of the first chunk, so that a large mean costs no digits. The sums are
+    buffers, for who keeps them with a module.
     """
+
+    count: Tensor
+    shift_z: Tensor
+    shift_y: Tensor
+    sum_z: Tensor
+    sum_y: Tensor
+    gram: Tensor
+    cross: Tensor
 
     def __init__(
         self, features: int, targets: int, device: torch.device, product_dtype: torch.dtype = torch.float64
     ) -> None:
         """Nothing seen yet; the products of a chunk are computed in ``product_dtype``."""
-        self.count, self._dtype = 0, product_dtype
-        self._shift_z = torch.zeros(features, dtype=torch.float64, device=device)
-        self._shift_y = torch.zeros(targets, dtype=torch.float64, device=device)
-        self._sum_z = torch.zeros_like(self._shift_z)
-        self._sum_y = torch.zeros_like(self._shift_y)
-        self._gram = torch.zeros(features, features, dtype=torch.float64, device=device)
-        self._cross = torch.zeros(features, targets, dtype=torch.float64, device=device)
+        super().__init__()
+        self._dtype = product_dtype
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64, device=device))
+        shapes = {"shift_z": [features], "shift_y": [targets], "sum_z": [features], "sum_y": [targets]}
+        shapes |= {"gram": [features, features], "cross": [features, targets]}
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64, device=device))
+
+    def copied(self) -> Moments:
+        """A copy, which may be added to wherever the sums were made."""
+        made = Moments(len(self.cross), self.cross.shape[1], torch.device("meta"), self._dtype)
+        for name, held in self.named_buffers():
+            setattr(made, name, held.clone())
+        return made
 
     def add(self, z: Tensor, y: Tensor) -> None:
         """Counts samples ``[n, features]`` with targets ``[n, targets]`` in."""
         z, y = z.to(self._dtype), y.to(self._dtype)
         if not len(z):
             return
-        if not self.count:
-            self._shift_z, self._shift_y = z.mean(0).double(), y.mean(0).double()
-        z, y = z - self._shift_z.to(self._dtype), y - self._shift_y.to(self._dtype)
+        if not int(self.count):
+            self.shift_z, self.shift_y = z.mean(0).double(), y.mean(0).double()
+        z, y = z - self.shift_z.to(self._dtype), y - self.shift_y.to(self._dtype)
         self.count += len(z)
-        self._sum_z += z.sum(0)
-        self._sum_y += y.sum(0)
-        self._cross += z.mT @ y
+        self.sum_z += z.sum(0)
+        self.sum_y += y.sum(0)
+        self.cross += z.mT @ y
         # In parts of a tenth of a second, between which Ctrl-C is heard.
         for part in z.split(max(1, _PRODUCT // z.shape[1] ** 2)):
-            self._gram += part.mT @ part
+            self.gram += part.mT @ part
 
     @property
     def mean(self) -> Tensor:
         """The mean sample."""
-        return self._shift_z + self._sum_z / self.count
+        return self.shift_z + self.sum_z / self.count
 
     @property
     def mean_target(self) -> Tensor:
         """The mean target."""
-        return self._shift_y + self._sum_y / self.count
+        return self.shift_y + self.sum_y / self.count
 
     def scatter(self) -> Tensor:
         """``sum (z - mean z) (z - mean z)^T``."""
-        return self._gram - torch.outer(self._sum_z, self._sum_z) / self.count
+        return self.gram - torch.outer(self.sum_z, self.sum_z) / self.count
 
     # w = (Z^T Z + ridge I)^-1 Z^T Y on centred samples, b = mean y - mean z w
     def ridge(self, ridge: float) -> tuple[Tensor, Tensor]:
@@ -85,7 +101,7 @@ class Moments:
         The squares are summed over samples, not averaged, so the same ridge is weaker for longer data. If the samples
         determine no unique solution, the one with the smallest weights is returned.
         """
-        cross = self._cross - torch.outer(self._sum_z, self._sum_y) / self.count
+        cross = self.cross - torch.outer(self.sum_z, self.sum_y) / self.count
         weights = solved(self.scatter(), cross, ridge)
         return weights, self.mean_target - self.mean @ weights
 
@@ -139,7 +155,7 @@ def _fit_softmax(
         occurrences += torch.bincount(label, minlength=classes)
         count_chunk()
     covariance = moments.scatter() / moments.count
-    shrinkage = _SHRINKAGE * features / moments.count
+    shrinkage = _SHRINKAGE * features / int(moments.count)
     variance = float(covariance.diagonal().mean())
     square = variance + float(moments.mean.square().mean())
     floor = max(variance * max(shrinkage, _LEAST_SHRINKAGE), square * _LEAST_VARIANCE)
