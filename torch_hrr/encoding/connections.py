@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Iterator
@@ -70,12 +71,14 @@ def given_matrix(op: str, argument: str, given: Any) -> Any:
         rows = given.tocsr(copy=True)
         rows.sum_duplicates()
         ends, columns, values = (tensor(op, argument, each) for each in (rows.indptr, rows.indices, rows.data))
-        made = torch.sparse_csr_tensor(ends, columns, values, rows.shape, device="cpu", check_invariants=True)
+        with _without_warning():
+            made = torch.sparse_csr_tensor(ends, columns, values, rows.shape, device="cpu", check_invariants=True)
     elif isinstance(given, Tensor) and given.layout is not torch.strided:
         if given.layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
             raise TypeError(f"{op}: {argument} must be dense or sparse in COO, CSR or CSC, got {given.layout}")
         check_data(op, argument, given)
-        made = given.detach().cpu().to_sparse_coo().coalesce().to_sparse_csr() if given.dim() == 2 else given
+        with _without_warning():
+            made = given.detach().cpu().to_sparse_coo().coalesce().to_sparse_csr() if given.dim() == 2 else given
     else:
         made = tensor(op, argument, given)
         check_data(op, argument, made)
@@ -168,10 +171,16 @@ def fastest(columns: Tensor, values: Tensor) -> Tensor:
     if not supported or units < DENSE_UNITS or count > DENSE_SHARE * units:
         return dense(columns, values)
     rows = torch.arange(units + 1, dtype=torch.int32, device=values.device) * count
-    with warnings.catch_warnings():
-        # That the layout is in beta, once per process.
-        warnings.simplefilter("ignore", UserWarning)
+    with _without_warning():
         # 32-bit indices, which MKL takes as they are: a step then costs three quarters of one with 64-bit ones.
         return torch.sparse_csr_tensor(
             rows, columns.flatten(), values.flatten(), (units, units), check_invariants=False
         )
+
+
+@contextlib.contextmanager
+def _without_warning() -> Iterator[None]:
+    """Without torch's, that a sparse layout is in beta, once per process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield

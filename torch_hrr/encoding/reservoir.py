@@ -222,8 +222,8 @@ class LiquidStateMachine(ReservoirState):
             held["feedback_weights"] = rows("feedback", feedback)
         one_for_all = not isinstance(leak, Tensor) and not getattr(leak, "shape", ())
         leaks = number(op, "leak", leak, 0, 1, True) if one_for_all else vector("leak", leak)
-        if isinstance(leaks, Tensor) and not bool(((leaks > 0) & (leaks <= 1)).all()):
-            raise ValueError(f"{op}: leak must be above 0 and at most 1, got {float(leaks.amin())}")
+        if isinstance(leaks, Tensor) and len(wrong := leaks[(leaks <= 0) | (leaks > 1)]):
+            raise ValueError(f"{op}: leak must be finite numbers > 0 and <= 1, got {float(wrong[0])}")
         held["columns"], held["values"] = connections.as_connections(square)
         if dtype is None and square.dtype in (torch.float32, torch.float64):
             dtype = square.dtype
@@ -427,7 +427,8 @@ class LiquidStateMachine(ReservoirState):
 
     def _take(self, readout: tuple[Tensor, Tensor], flat: bool) -> None:
         """A read-out ``[units, out]`` and ``[out]``, without the last dimension if targets had none."""
-        weights, constant = readout
+        # In the order in which files give it, on which the bits of products depend.
+        weights, constant = readout[0].contiguous(), readout[1]
         self.readout_weights, self.readout_constant = (
             (weights.squeeze(1), constant.squeeze(0)) if flat else (weights, constant)
         )

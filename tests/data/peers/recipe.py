@@ -1,11 +1,12 @@
-"""What other libraries make of a few vectors and settings, for tests/hrr/test_integrations.py and test_rotation.py.
+"""What other libraries make of a few vectors, series and settings.
 
-    python tests/data/peers/recipe.py torchhd nengo_spa pyhdc holovec memory_etch transformers
+    python tests/data/peers/recipe.py torchhd nengo_spa pyhdc holovec memory_etch transformers reservoirpy pyrcn pyreco
 
 writes NAME.safetensors beside this file, with the version in its metadata, where the packages are installed: torch-hd
-5.8.4, nengo_spa 2.0.0 with nengo 4.1.0, pyhdc 2.2.2, holovec 1.0.2, memory-etch 1.1.0 and eling 0.12.1, with NumPy
-2.4.6; transformers 5.23.0 with torch 2.15. Each recipe gives the objects that a bridge reads, and what their library
-says of them.
+5.8.4, nengo_spa 2.0.0 with nengo 4.1.0, pyhdc 2.2.2, holovec 1.0.2, memory-etch 1.1.0 and eling 0.12.1, reservoirpy
+0.4.2, pyrcn 0.1.0, pyreco 2.0.1, with NumPy 2.4.6; transformers 5.23.0 with torch 2.15. Each recipe gives the objects
+that a bridge reads, and what their library says of them: for tests/hrr/test_integrations.py,
+tests/encoding/test_rotation.py and tests/encoding/test_given_weights.py.
 """
 
 import importlib.metadata
@@ -23,6 +24,9 @@ PACKAGES = {
     "holovec": "holovec",
     "memory_etch": "memory-etch",
     "transformers": "transformers",
+    "reservoirpy": "reservoirpy",
+    "pyrcn": "pyrcn",
+    "pyreco": "pyreco",
 }
 
 
@@ -191,6 +195,72 @@ def transformers():
             turned, _ = llama.apply_rotary_pos_emb(query, query, *module(query, torch.arange(4)[None]))
             said |= {f"{name} query": query, f"{name} turned": turned}
     return ROPE, said
+
+
+def reservoir_parts(units=12, inputs=2, steps=20):
+    """Weights that are sparse, and a series and targets."""
+    draw = np.random.default_rng(0)
+    recurrent = draw.uniform(-1, 1, (units, units)) * (draw.random((units, units)) < 0.4) * 0.5
+    parts = {"recurrent": recurrent, "inputs": draw.uniform(-1, 1, (units, inputs)), "bias": draw.uniform(-1, 1, units)}
+    parts |= {"leak": draw.uniform(0.2, 1, units), "feedback": draw.uniform(-1, 1, (units, 1))}
+    return parts | {"x": draw.standard_normal((steps, inputs)), "y": draw.standard_normal((steps, 1))}
+
+
+def reservoirpy():
+    """Of a leak for every unit, and with feedback, which enters there as further inputs."""
+    from reservoirpy.nodes import Reservoir, Ridge
+
+    said = reservoir_parts()
+    settings = {"W": said["recurrent"], "bias": said["bias"], "lr": said["leak"]}
+    for name, weights in (("", said["inputs"]), ("feedback_", np.hstack([said["inputs"], said["feedback"]]))):
+        reservoir, ridge = Reservoir(**settings, Win=weights), Ridge(ridge=1e-3)
+        model = reservoir >> ridge
+        if name:
+            model = model & (reservoir << ridge)
+        model.fit(said["x"], said["y"])
+        said |= {name + "readout": ridge.Wout, name + "constant": ridge.bias}
+        model.reset()
+        said[name + "predicted"] = model.run(said["x"])
+        if not name:
+            reservoir.reset()
+            said["states"] = reservoir.run(said["x"])
+    for name in ("identity", "relu"):
+        said[name] = Reservoir(**settings, Win=said["inputs"], activation=name).run(said["x"])
+    return {}, said
+
+
+def pyrcn():
+    """Its matrices are used transposed, and scaled."""
+    from pyrcn.base.blocks import InputToNode, NodeToNode
+
+    said = reservoir_parts()
+    first = InputToNode(
+        hidden_layer_size=12, input_activation="identity", input_scaling=0.5, bias_scaling=0.7,
+        predefined_input_weights=said["inputs"].T, predefined_bias_weights=said["bias"][:, None],
+    )  # fmt: skip
+    second = NodeToNode(
+        hidden_layer_size=12, spectral_radius=0.9, leakage=0.4, predefined_recurrent_weights=said["recurrent"].T
+    )
+    said["states"] = second.fit_transform(first.fit_transform(said["x"]))
+    return {}, said
+
+
+def pyreco():
+    """From a given state, as it starts from a random one."""
+    from pyreco.custom_models import RC
+    from pyreco.layers import InputLayer, RandomReservoirLayer, ReadoutLayer
+
+    said, model = reservoir_parts(), RC()
+    model.add(InputLayer(input_shape=(20, 2)))
+    model.add(RandomReservoirLayer(nodes=12, leakage_rate=0.4, activation="tanh"))
+    model.add(ReadoutLayer((20, 1)))
+    model.compile()
+    model.input_layer.weights = said["inputs"]
+    model.reservoir_layer.set_weights(said["recurrent"])
+    said["start"] = said["bias"] / 2
+    model.reservoir_layer.set_initial_state(said["start"])
+    said["states"] = model.compute_reservoir_state(said["x"][None])
+    return {}, said
 
 
 def as_tensors(said):
