@@ -16,9 +16,9 @@ from torch_hrr.encoding import (
     LSMGenerator,
     LSMRegressor,
     SinusoidalConfig,
-    estimators,
     readout,
 )
+from torch_hrr.encoding import generator as generation
 from torch_hrr.io import files
 
 CONFIG = SinusoidalConfig(vocab_size=5, embedding_dim=8, padding_id=None)
@@ -240,7 +240,7 @@ def test_generated_tokens_follow_seed_temperature_and_prompt(generator):
 def test_states_beyond_what_is_kept_are_computed_again(monkeypatch, short_fits):
     tokens = cycles(1, 900)[0]
     kept = LSMGenerator(CONFIG, units=9).fit(tokens).predict_proba(tokens)
-    monkeypatch.setattr(estimators, "_KEPT", 0)
+    monkeypatch.setattr(generation, "_KEPT", 0)
     assert torch.equal(LSMGenerator(CONFIG, units=9).fit(tokens).predict_proba(tokens), kept)
 
 

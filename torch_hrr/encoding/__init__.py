@@ -7,8 +7,9 @@ from torch_hrr.encoding.acceleration import GPUConfig
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.conventions import CONVENTIONS, Convention, sinusoidal_convention
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder, LearnableFrequencies
-from torch_hrr.encoding.estimators import LSMClassifier, LSMGenerator, LSMRegressor
+from torch_hrr.encoding.estimators import LSMClassifier, LSMRegressor
 from torch_hrr.encoding.functional import embed_positions, sinusoidal_encoding, sinusoidal_features
+from torch_hrr.encoding.generator import LSMGenerator
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.reservoir import LiquidStateMachine
 from torch_hrr.encoding.rotary import rope, rope_frequencies, rotate
