@@ -162,6 +162,20 @@ def token_tensor(op: str, name: str, given: Any) -> Tensor:
     return tokens
 
 
+def padded(sequences: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Sequences ``[1, T, ...]``, of one step at least, as one batch of the longest T, and lengths if they differ.
+
+    Their last steps are repeated.
+    """
+    lengths = torch.tensor([one.shape[1] for one in sequences], device=sequences[0].device)
+    longest = int(lengths.amax())
+    rows = []
+    for one in sequences:
+        last = one[:, -1:].expand(-1, longest - one.shape[1], *[-1] * (one.dim() - 2))
+        rows.append(torch.cat([one, last], 1))
+    return torch.cat(rows), None if bool((lengths == longest).all()) else lengths
+
+
 def check_warmup(op: str, warmup: int, inputs: Tensor) -> None:
     """ValueError for a warmup of sequences ``[B, T, ...]`` that is not below T, or where there is no step at all."""
     steps = inputs.shape[1]

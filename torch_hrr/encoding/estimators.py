@@ -1,15 +1,16 @@
-"""Estimators on a liquid state machine: regression, classification and generation, for series and tokens."""
+"""Estimators on a liquid state machine: regression and classification, for series and tokens."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr._checks import check_seed, integer, named
+from torch_hrr._compile import outside_graphs
 from torch_hrr._estimators import Parameters, not_fitted
 from torch_hrr._inputs import (
     TOKENS,
@@ -21,6 +22,7 @@ from torch_hrr._inputs import (
     labels_of,
     like,
     numeric_dtype,
+    padded,
     real_tensor,
     refuse_shape,
     share_right,
@@ -28,7 +30,7 @@ from torch_hrr._inputs import (
 from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import Described, unusual_place
-from torch_hrr._spec import Bool, Instance, Int, takes
+from torch_hrr._spec import Bool, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
 from torch_hrr.encoding.config import SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
@@ -43,6 +45,14 @@ BATCH = 2048
 # Tokens are renewed faster and forgotten sooner than samples of a series (measured on text: 2.21 bits a character with
 # these at 500 units, 2.26 with a radius of 0.9).
 _SERIES_RADIUS, _SERIES_LEAK, _TOKEN_RADIUS, _TOKEN_LEAK = 0.9, 0.3, 0.5, 0.8
+
+
+class _Sequences(NamedTuple):
+    """What a classifier is given."""
+
+    given: Tensor  # [B, T, n], or tokens [B, T]
+    columns: int | None  # of a table
+    lengths: Tensor | None  # [B], where they are not all T
 
 
 class _Estimator(Parameters, Described, Saveable):
@@ -242,6 +252,7 @@ class LSMRegressor(_Estimator):
     series. Columns are scaled so that those of `fit` span -1 to 1. They enter as they are: sinusoids of their values do
     not help (measured on the laser series with settings chosen for it: an error of 0.058 with them and 0.049 without).
     With ``config`` x is tokens ``[T]`` or ``[B, T]``. Tensors give tensors; arrays, lists and data frames give arrays.
+    A list of arrays ``[T, n]``, or of tokens ``[T]``, is several series, each from rest and of any length.
 
     It is an estimator to scikit-learn, which need not be installed.
 
@@ -274,7 +285,8 @@ class LSMRegressor(_Estimator):
 
         Args:
             x: Series or tokens.
-            y: A number for every step, in the shape of x without its last dimension, or ``[..., out]``.
+            y: A number for every step, in the shape of x without its last dimension, or ``[..., out]``; a list for a
+                list.
             warmup: Steps at the start of each sequence that are ignored.
             progress: As for `LiquidStateMachine.fit`.
 
@@ -284,22 +296,73 @@ class LSMRegressor(_Estimator):
         Raises:
             TypeError, ValueError, IndexError: As for `LiquidStateMachine` and its ``fit``; what is fitted stays.
         """
-        check_target("fit", y)
-        given, width, kind, scale = as_array("fit", "x", x), 1, None, None
+        return self._learn("fit", x, y, warmup, progress, None)
+
+    @takes(warmup=Int(0), resume=Bool())
+    def partial_fit(self, x: Any, y: Any, warmup: int = 0, progress: Progress = None, *, resume: bool = False) -> Self:
+        """As `fit`, from all that the calls since the first one saw, as `LiquidStateMachine.partial_fit` does.
+
+        The first call, or one after `fit`, draws the machine and sets the scale of columns; settings that change later
+        count for `fit`.
+
+        Args:
+            x: As for `fit`.
+            y: As for `fit`.
+            warmup: As for `fit`.
+            progress: As for `fit`.
+            resume: Whether x goes on where the series of the last call ended, and not from rest.
+
+        Returns:
+            The regressor itself.
+
+        Raises:
+            TypeError, ValueError, IndexError, RuntimeError: As for `fit` and `LiquidStateMachine.partial_fit`.
+        """
+        return self._learn("partial_fit", x, y, warmup, progress, resume)
+
+    @takes(ridge=Real(0))
+    def refit(self, ridge: float) -> Self:
+        """Another ridge for what `partial_fit` saw, without running again, as `LiquidStateMachine.refit` does.
+
+        Raises:
+            RuntimeError: `partial_fit` was not called, or `fit` after it.
+        """
+        self._check_fitted("refit")
+        self.machine.refit(ridge)
+        self.ridge = ridge
+        return self
+
+    def _learn(self, op: str, x: Any, y: Any, warmup: int, progress: Progress, resume: bool | None) -> Self:
+        """`fit` where resume is None, else `partial_fit`."""
+        check_target(op, y)
+        before, several = self._machine, self._is_several(x)
+        goes_on = resume is not None and before is not None and before.moments is not None
+        given, kind, width = [as_array(op, "x", one) for one in (x if several else [x])], None, 1
         if not self._takes_tokens():
-            given = self._series("fit", given, self._width())
-            width, kind = given.shape[-1], numeric_dtype(x, given)
-        machine = self._draw(width, kind)
-        if machine.embedder is None and given.numel():
-            flat = given.to(machine.device, torch.float64).flatten(0, -2)
+            known = self.machine.input_dim if goes_on else self._width()
+            given = [self._series(op, one, known) for one in given]
+            width, kind = given[0].shape[-1], numeric_dtype(x[0] if several else x, given[0])
+        machine, scale = (self.machine, self._held) if goes_on else (self._draw(width, kind), None)
+        if machine.embedder is None and not goes_on and all(one.numel() for one in given):
+            flat = torch.cat([one.to(machine.device, torch.float64).flatten(0, -2) for one in given])
             low, high = flat.amin(0), flat.amax(0)
             # A constant column stays constant.
             scale = ((low + high) / 2, torch.where(high > low, (high - low) / 2, 1))
-        machine.fit(_scaled(given, scale), as_array("fit", "y", y), warmup, progress)
+        inputs: Any = [_scaled(one, scale) for one in given]
+        # As they came, for errors about them.
+        targets = [as_array(op, "y", one) for one in y] if several and isinstance(y, list | tuple) else y
+        if not several:
+            inputs, targets = inputs[0], as_array(op, "y", y)
+        machine._learn(op, inputs, targets, warmup, progress, resume)
         self._machine, self._held = machine, scale
         if machine.embedder is None:
             self.n_features_in_ = machine.input_dim
         return self
+
+    def _is_several(self, x: Any) -> bool:
+        """Whether x is a list of series ``[T, n]``, or of tokens ``[T]``, which may be of several lengths."""
+        dims = 1 if self._takes_tokens() else 2
+        return isinstance(x, list | tuple) and bool(x) and all(getattr(one, "ndim", None) == dims for one in x)
 
     @overload
     def predict(self, x: Tensor, state: Any = None, return_state: Literal[False] = False) -> Tensor: ...
@@ -314,19 +377,66 @@ class LSMRegressor(_Estimator):
     def predict(self, x: Any, state: Any = None, return_state: bool = False) -> Any:
         """A number for every step of x, or ``[..., out]`` as in `fit`, from rest or from a state.
 
-        As `LiquidStateMachine.predict`, but ValueError if a series is not finite.
+        As `LiquidStateMachine.predict`, but ValueError if a series is not finite. Lists for a list of series, whose
+        ``state`` is a list too.
         """
-        predicted, last = self._predict("predict", x, state)
-        return (like(x, predicted), like(x, last)) if return_state else like(x, predicted)
+        if not self._is_several(x):
+            predicted, last = self._predict("predict", x, state)
+            return (like(x, predicted), like(x, last)) if return_state else like(x, predicted)
+        parts = [self.predict(one, start, True) for one, start in self._with_states("predict", x, state)]
+        predictions = [predicted for predicted, _ in parts]
+        return (predictions, [last for _, last in parts]) if return_state else predictions
+
+    def _with_states(self, op: str, x: Any, state: Any) -> list[tuple[Any, Any]]:
+        """Several series, each with its state."""
+        if state is None:
+            return [(one, None) for one in x]
+        if not isinstance(state, list | tuple) or len(state) != len(x):
+            raise ValueError(f"{op}: state must be a list of {len(x)}, as x, or None")
+        return list(zip(x, state, strict=True))
+
+    @takes(steps=Int(0), return_state=Bool())
+    def forecast(self, steps: int, x: Any = None, state: Any = None, return_state: bool = False) -> Any:
+        """Predictions of a machine that runs free, as `LiquidStateMachine.forecast`: each is the next input.
+
+        Args:
+            steps: How many, at least 0.
+            x: The series before, as for `predict`; None means the end of the training data, or the state.
+            state: Where x starts, or without it the state of which the first prediction is read.
+            return_state: Whether to return the state from which another forecast goes on too.
+
+        Returns:
+            ``[steps, out]``, or as y of `fit`; tensors if x is one, or without x the state, else arrays.
+
+        Raises:
+            RuntimeError: `fit` was not called, or saw several sequences where neither x nor a state is given.
+            TypeError, ValueError: As for `LiquidStateMachine.forecast`; x is not finite.
+        """
+        self._check_fitted("forecast")
+        given = None if x is None else self._finite("forecast", x)
+        scaled = None if given is None else _scaled(given, self._held)
+        predicted, last = self._run_free(steps, scaled, state)
+        kind = state if x is None else x
+        return (like(kind, predicted), like(kind, last)) if return_state else like(kind, predicted)
+
+    @outside_graphs
+    def _run_free(self, steps: int, x: Any, state: Any) -> tuple[Tensor, Tensor]:
+        return self.machine._forecast("forecast", steps, x, state, self._held)
+
+    def _finite(self, op: str, x: Any) -> Any:
+        """What a fitted machine may be asked of; tokens as they are."""
+        given = as_array(op, "x", x)
+        if self.machine.embedder is not None:
+            return given
+        given = self._series(op, given, self.machine.input_dim)
+        if not bool(given.isfinite().all()):
+            raise ValueError(f"{op}: x must be finite, got NaN or infinity")
+        return given
 
     def _predict(self, op: str, x: Any, state: Any) -> tuple[Tensor, Tensor]:
         self._check_fitted(op)
-        machine, given = self.machine, as_array(op, "x", x)
-        if machine.embedder is None:
-            given = self._series(op, given, machine.input_dim)
-            if not bool(given.isfinite().all()):
-                raise ValueError(f"{op}: x must be finite, got NaN or infinity")
-        inputs, batched = machine._inputs(op, _scaled(given, self._held))
+        machine = self.machine
+        inputs, batched = machine._inputs(op, _scaled(self._finite(op, x), self._held))
         return machine._read_series(op, machine._fitted_readout(op), inputs, batched, state, machine.dtype)
 
     def score(self, x: Any, y: Any, state: Any = None) -> float:
@@ -339,16 +449,29 @@ class LSMRegressor(_Estimator):
 
         A column that is constant counts 1 if it is predicted exactly, else 0. Errors as for `predict` and `fit`.
         """
-        predicted = self._predict("score", x, state)[0].cpu().double()
+        if self._is_several(x):
+            parts = [self._predict("score", *one)[0] for one in self._with_states("score", x, state)]
+            if not isinstance(y, list | tuple) or len(y) != len(x):
+                raise ValueError(f"score: y must be a list of {len(x)}, as x, got {type(y).__name__}")
+            pairs = [(part, self._truth(one, part)) for part, one in zip(parts, y, strict=True)]
+            predicted, truth = (torch.cat(each) for each in zip(*pairs, strict=True))
+        else:
+            predicted = self._predict("score", x, state)[0]
+            truth = self._truth(y, predicted)
+        predicted = predicted.cpu().double()
+        columns = truth.shape[-1] if self.machine.readout[1].dim() else 1
+        truth, predicted = truth.reshape(-1, columns), predicted.reshape(-1, columns)
+        missed, spread = (truth - predicted).square().sum(0), (truth - truth.mean(0)).square().sum(0)
+        return float(torch.where(spread > 0, 1 - missed / spread, (missed == 0).double()).mean())
+
+    def _truth(self, y: Any, predicted: Tensor) -> Tensor:
+        """Finite targets in the shape of predictions."""
         truth = real_tensor("score", "y", as_array("score", "y", y)).cpu().double()
         if truth.shape != predicted.shape:
             raise ValueError(f"score: y must have shape {list(predicted.shape)}, got {list(truth.shape)}")
         if not truth.numel() or not bool(truth.isfinite().all()):
             raise ValueError(f"score: y must be finite numbers, one at least, got shape {list(truth.shape)}")
-        columns = truth.shape[-1] if self.machine.readout[1].dim() else 1
-        truth, predicted = truth.reshape(-1, columns), predicted.reshape(-1, columns)
-        missed, spread = (truth - predicted).square().sum(0), (truth - truth.mean(0)).square().sum(0)
-        return float(torch.where(spread > 0, 1 - missed / spread, (missed == 0).double()).mean())
+        return truth
 
     def _check_fitted(self, op: str) -> None:
         if not self._is_fitted():
@@ -402,8 +525,8 @@ class LSMClassifier(SoftmaxEstimator):
 
     The features of a sequence are the mean of its states and the last of them. Steps of padding do not count;
     ``config`` says which token that is. Without ``config`` x is ``[B, T, n]``, or ``[B, T]`` for one number a step: the
-    rows of a table are series. With it x is tokens ``[B, T]``. Tensors give tensors; arrays, lists and data frames give
-    arrays.
+    rows of a table are series. With it x is tokens ``[B, T]``. Arrays ``[T, n]``, or of tokens ``[T]``, in a list may
+    be of any lengths. Tensors give tensors; arrays, lists and data frames give arrays.
 
     It is an estimator to scikit-learn, which need not be installed; it passes every check there.
 
@@ -419,6 +542,8 @@ class LSMClassifier(SoftmaxEstimator):
     _estimator_type = "classifier"
     # The columns of a table, which later tables must have too; None where x had three dimensions.
     _columns: int | None = None
+    # Features ``[N, 2 units]`` and labels ``[N]`` that `partial_fit` saw.
+    _seen: tuple[Tensor, Tensor] | None = None
 
     @property
     def classes(self) -> Any:
@@ -450,34 +575,76 @@ class LSMClassifier(SoftmaxEstimator):
 
         Deterministic. Cost: the states of every step, and some hundred passes over features ``[B, 2 units]``.
         """
-        check_target("fit", y)
-        tick = ticking("fit", progress)
-        given, columns = self._batch("fit", x, self._takes_tokens(), self._width(), None)
-        classes, label = labels("fit", "y", y, len(given))
-        check_warmup("fit", 0, given)
-        tokens = given.dim() == 2
-        machine = self._draw(given.shape[-1], None if tokens else numeric_dtype(x, given))
+        return self._learn("fit", x, y, None, progress, False)
+
+    def partial_fit(self, x: Any, y: Any, classes: Any = None, progress: Progress = None) -> Self:
+        """As `fit`, from all sequences that the calls since the first one saw: it keeps their features.
+
+        The first call, or one after `fit`, draws the machine; settings that change later count for `fit`. Up to
+        rounding the read-out is that of one `fit` on all of them, with all classes. A file holds the features too.
+
+        Args:
+            x: Sequences, as for `fit`.
+            y: Their labels.
+            classes: All labels that any call will bring, for the first one; None means those of its y.
+            progress: As for `fit`.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            TypeError, ValueError, IndexError: As for `fit`; a label that is not among the classes.
+
+        Cost: the states of the new sequences, and the read-out from all of them: ``16 units`` bytes are kept for each.
+        """
+        return self._learn("partial_fit", x, y, classes, progress, True)
+
+    def _learn(self, op: str, x: Any, y: Any, classes: Any, progress: Progress, keep: bool) -> Self:
+        """`fit`, or `partial_fit` if features are kept."""
+        check_target(op, y)
+        tick, before = ticking(op, progress), self._seen if keep else None
+        width = self._width() if before is None else self.machine.input_dim
+        batch = self._batch(op, x, self._takes_tokens(), width, None if before is None else self._columns)
+        given, tokens = batch.given, batch.given.dim() == 2
+        known, label = labels(op, "y", y, len(given))
+        if before is not None or classes is not None:
+            held = labels(op, "classes", classes, len(classes))[0] if before is None else self.classes_
+            label, known = self._among(op, held, known)[label], held
+        check_warmup(op, 0, given)
+        kind = None if tokens else numeric_dtype(_first(x), given)
+        machine = self._draw(given.shape[-1], kind) if before is None else self.machine
         # States may be finite where an infinite input drives them.
         if not tokens and not bool(given.to(machine.dtype).isfinite().all()):
-            raise ValueError("fit: x must be finite, got NaN or infinity")
-        features, steps = _features(machine, "fit", given, tick), given.shape[1]
+            raise ValueError(f"{op}: x must be finite, got NaN or infinity")
+        features, steps, label = _features(machine, op, batch, tick), given.shape[1], label.to(machine.device)
         if not bool(features.isfinite().all()):
-            raise ValueError("fit: x must be finite, got NaN or infinity")
-        label = label.to(machine.device)
+            raise ValueError(f"{op}: x must be finite, got NaN or infinity")
+        if before is not None:
+            features, label = torch.cat([before[0], features]), torch.cat([before[1], label])
         parts = list(zip(torch.split(features, BATCH), torch.split(label, BATCH), strict=True))
         later: Tick = lambda done, total: tick(steps + done, steps + total)  # noqa: E731
-        self._held = fit_softmax(lambda: parts, len(parts), features.shape[1], len(classes), features.device, later)
-        self._machine, self.classes_, self._columns = machine, classes, columns
+        self._held = fit_softmax(lambda: parts, len(parts), features.shape[1], len(known), features.device, later)
+        self._machine, self.classes_, self._seen = machine, known, (features, label) if keep else None
+        if before is None:
+            self._columns = batch.columns
         if not tokens:
-            self.n_features_in_ = machine.input_dim if columns is None else columns
+            self.n_features_in_ = machine.input_dim if self._columns is None else self._columns
         return self
+
+    def _among(self, op: str, classes: Any, found: Any) -> Tensor:
+        """The index in the classes of each of the labels that were found."""
+        places = {label: place for place, label in enumerate(classes.tolist())}
+        for label in found.tolist():
+            if label not in places:
+                raise ValueError(f"{op}: y must be of the classes of the first call, got {label!r}")
+        return torch.tensor([places[label] for label in found.tolist()], dtype=torch.int64, device="cpu")
 
     def predict_proba(self, x: Any) -> Any:
         """Probabilities ``[B, C]`` of the labels in `classes_`, float64; RuntimeError before `fit`, else as `fit`.
 
         Probabilities of a sequence with NaN are NaN.
         """
-        return like(x, self._logs("predict_proba", x).exp())
+        return like(_first(x), self._logs("predict_proba", x).exp())
 
     def predict(self, x: Any) -> Any:
         """The most probable labels ``[B]``; errors as for `predict_proba`, and ValueError if x is not finite.
@@ -485,7 +652,7 @@ class LSMClassifier(SoftmaxEstimator):
         An array of the dtype of `classes_`; for a tensor an int64 or bool one, if labels are integers or bools.
         """
         chosen = self._logs("predict", x, finite=True).argmax(-1).cpu()
-        return labels_of(x, self.classes_, chosen)
+        return labels_of(_first(x), self.classes_, chosen)
 
     def score(self, x: Any, y: Any) -> float:
         """The share of labels that `predict` gets right; errors as for `predict` and `fit`."""
@@ -495,28 +662,39 @@ class LSMClassifier(SoftmaxEstimator):
     def _logs(self, op: str, x: Any, finite: bool = False) -> Tensor:
         self._fitted(op)
         machine = self.machine
-        given, _ = self._batch(op, x, machine.embedder is not None, machine.input_dim, self._columns)
-        logs = self._log_probabilities(op, _features(machine, op, given))
-        if finite and not bool(given.isfinite().all() & logs.isfinite().all()):
+        batch = self._batch(op, x, machine.embedder is not None, machine.input_dim, self._columns)
+        logs = self._log_probabilities(op, _features(machine, op, batch))
+        if finite and not bool(batch.given.isfinite().all() & logs.isfinite().all()):
             raise ValueError(f"{op}: x must be finite, got NaN or infinity")
         return logs
 
-    def _batch(self, op: str, x: Any, tokens: bool, width: Any, columns: int | None) -> tuple[Tensor, int | None]:
-        """Series ``[B, T, n]`` or tokens ``[B, T]``, and the columns of a table; of a width and columns, if known."""
+    def _batch(self, op: str, x: Any, tokens: bool, width: Any, columns: int | None) -> _Sequences:
+        """Sequences of a width and columns, if these are known."""
+        dims = 1 if tokens else 2
+        if isinstance(x, list | tuple) and x and all(getattr(one, "ndim", None) == dims for one in x):
+            parts = [self._batch(op, one[None], tokens, width, None).given for one in x]
+            for part in parts:
+                check_warmup(op, 0, part)
+            if len({part.shape[2:] for part in parts}) > 1:
+                raise ValueError(
+                    f"{op}: x must be sequences of one width, got {sorted({*(p.shape[-1] for p in parts)})}"
+                )
+            given, lengths = padded(parts)
+            return _Sequences(given, None, lengths)
         if tokens:
             given = integers(op, "x", as_array(op, "x", x, TOKENS), TOKENS)
             if given.dim() != 2:
                 raise ValueError(f"{op}: x must have shape [B, T], got {list(given.shape)}")
-            return given, None
+            return _Sequences(given, None, None)
         given = real_tensor(op, "x", as_array(op, "x", x))
         if given.dim() == 2 and width in (None, 1) and given.shape[1] and columns in (None, given.shape[1]):
-            return given.unsqueeze(-1), given.shape[1]
+            return _Sequences(given.unsqueeze(-1), given.shape[1], None)
         fits = given.dim() == 3 and (width is None or given.shape[-1] == width) and given.shape[-1]
         table = given.dim() == 2 and width in (None, 1)
         shape = f"[B, {columns or 'T'}]" if table else "[B, T, {0}]"
         if not fits:
             refuse_shape(self, op, "x", given, shape, columns if table else width)
-        return given, None
+        return _Sequences(given, None, None)
 
     def _more(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         learned, facts = super()._more()
@@ -525,10 +703,14 @@ class LSMClassifier(SoftmaxEstimator):
         if self._is_fitted():
             whole = self.classes_.dtype.kind in "iu"
             (learned if whole else facts)["classes"] = self._integers() if whole else self.classes_.tolist()
+        if self._seen is not None:
+            learned["features"], learned["labels"] = self._seen
         return learned, facts
 
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         columns, classes = facts.pop("columns", None), facts.pop("classes", None)
+        if seen := [learned.pop(name).to(self.machine.device) for name in ("features", "labels") if name in learned]:
+            self._seen = seen[0], seen[1]
         if "classes" in learned:
             whole = learned.pop("classes")
             if classes is not None or whole.dtype != torch.int64:
@@ -542,6 +724,17 @@ class LSMClassifier(SoftmaxEstimator):
         self.classes_, index = labels("load", "classes", classes, self._held[0].shape[1])
         if self._held[0].shape[0] != 2 * self.machine.units or len(self.classes_) != len(index):
             raise ValueError("a read-out of another shape")
+        if self._seen is not None:
+            features, label = self._seen
+            fits = (
+                features.dim() == 2
+                and features.shape[1] == 2 * self.machine.units
+                and label.shape == features.shape[:1]
+            )
+            if not fits or features.dtype != torch.float64 or label.dtype != torch.int64:
+                raise ValueError("features and labels of other shapes")
+            if not bool(((label >= 0) & (label < len(self.classes_))).all()):
+                raise ValueError("labels beyond the classes")
         if columns is not None:
             self._columns = integer("load", "columns", columns, 1)
         if self.embedder is None:
@@ -559,13 +752,21 @@ def _scaled(given: Any, scale: tuple[Tensor, Tensor] | None) -> Any:
     return given if scale is None else (given.to(scale[0].device, torch.float64) - scale[0]) / scale[1]
 
 
-def _features(machine: LiquidStateMachine, op: str, given: Tensor, tick: Tick = unseen) -> Tensor:
+def _first(x: Any) -> Any:
+    """What says of a list of sequences whether they are tensors."""
+    return x[0] if isinstance(x, list | tuple) and len(x) else x
+
+
+def _features(machine: LiquidStateMachine, op: str, batch: _Sequences, tick: Tick = unseen) -> Tensor:
     """Mean and last state of the steps that are not padding, ``[B, 2 units]``; zeros where all are."""
-    embedder = machine.embedder
+    embedder, given = machine.embedder, batch.given
     padding = embedder.config.padding_id if isinstance(embedder, ConfigurableSinusoidalEmbedder) else None
     counted = torch.ones(given.shape[:2], dtype=torch.bool, device=machine.device)
     if padding is not None:
         counted = given.to(counted.device) != padding
+    if batch.lengths is not None:
+        steps = torch.arange(given.shape[1], device=counted.device)
+        counted = counted & (steps < batch.lengths.to(counted.device).unsqueeze(1))
     # The last counted step, -1 where there is none.
     steps = torch.arange(given.shape[1], device=counted.device)
     last = torch.where(counted, steps, -1).amax(1) if len(steps) else steps.new_full((len(given),), -1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from torch_hrr._checks import brief, check_data, check_finite, named, number
 from torch_hrr._compile import outside_graphs
-from torch_hrr._inputs import TOKENS, check_warmup, integers, real_tensor, token_tensor
+from torch_hrr._inputs import TOKENS, check_warmup, integers, padded, real_tensor, token_tensor
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._spec import Bool, Choice, Device, Instance, Int, Real, Seed, takes
@@ -342,7 +342,7 @@ class LiquidStateMachine(ReservoirState):
         """As `fit`, from all that the calls since the first one saw; it keeps the sums for the next in `moments`.
 
         The read-out is that of one `fit` on all of it, up to rounding. The sums are in the ``state_dict`` and in files,
-        ``8 units (units + out)`` bytes; `fit` drops them.
+        ``8 units (units + out)`` bytes. `fit` drops them and keeps none, so that a call after it is a first one.
 
         Args:
             x: As for `fit`.
@@ -356,8 +356,7 @@ class LiquidStateMachine(ReservoirState):
 
         Raises:
             TypeError, ValueError: As for `fit`.
-            RuntimeError: The read-out is from `fit`, which kept no sums; or there is no end to resume from, as for
-                `final_state`.
+            RuntimeError: There is no end to resume from, as for `final_state`.
 
         Cost: that of `fit`, and ``units^3 / 3`` for the read-out, once a call.
         """
@@ -390,9 +389,7 @@ class LiquidStateMachine(ReservoirState):
         tick, keep = ticking(op, progress), resume is not None
         series = self._several(op, x, y, warmup) if isinstance(x, list | tuple) else self._series(op, x, y, warmup)
         inputs, targets, lengths, flat = series
-        if keep and self.fitted:
-            if self.moments is None:
-                raise RuntimeError(f"{op}: the machine must hold sums, which fit does not keep; begin with {op}")
+        if keep and self.moments is not None:
             constant = cast(Tensor, self.readout_constant)
             if flat != (constant.dim() == 0) or targets.shape[-1] != constant.numel():
                 raise ValueError(f"{op}: y must be of {list(constant.shape)} a step as before, got {list(y.shape)}")
@@ -687,17 +684,8 @@ class LiquidStateMachine(ReservoirState):
         kinds = {(part.inputs.dim(), part.targets.shape[-1], part.flat) for part in parts}
         if len(kinds) > 1 or any(len(part.inputs) != 1 for part in parts):
             raise ValueError(f"{op}: x and y must be lists of single series of the same columns, got others among them")
-        lengths = torch.tensor([part.inputs.shape[1] for part in parts], device=self.device)
-        longest = int(lengths.amax())
-
-        def joined(each: list[Tensor]) -> Tensor:
-            last = [[-1, longest - one.shape[1], *[-1] * (one.dim() - 2)] for one in each]
-            return torch.cat([
-                torch.cat([one, one[:, -1:].expand(shape)], 1) for one, shape in zip(each, last, strict=True)
-            ])  # fmt: skip
-
-        inputs, targets = joined([part.inputs for part in parts]), joined([part.targets for part in parts])
-        return _Series(inputs, targets, None if bool((lengths == longest).all()) else lengths, parts[0].flat)
+        (inputs, lengths), (targets, _) = padded([one.inputs for one in parts]), padded([one.targets for one in parts])
+        return _Series(inputs, targets, lengths, parts[0].flat)
 
     def _outputs(self, op: str, outputs: Any, inputs: Tensor) -> Tensor | None:
         """Given outputs ``[B, T, out]`` of checked inputs."""
