@@ -339,9 +339,9 @@ class LSMRegressor(_Estimator):
         goes_on = resume is not None and before is not None and before.moments is not None
         given, kind, width = [as_array(op, "x", one) for one in (x if several else [x])], None, 1
         if not self._takes_tokens():
-            known = self.machine.input_dim if goes_on else self._width()
-            given = [self._series(op, one, known) for one in given]
-            width, kind = given[0].shape[-1], numeric_dtype(x[0] if several else x, given[0])
+            first = self._series(op, given[0], self.machine.input_dim if goes_on else self._width())
+            width, kind = first.shape[-1], numeric_dtype(x[0] if several else x, first)
+            given = [self._series(op, one, width) for one in given]
         machine, scale = (self.machine, self._held) if goes_on else (self._draw(width, kind), None)
         if machine.embedder is None and not goes_on and all(one.numel() for one in given):
             flat = torch.cat([one.to(machine.device, torch.float64).flatten(0, -2) for one in given])

@@ -160,6 +160,9 @@ class Graph(NamedTuple):
     def walk(self, drive: Tensor, state: Tensor, said: Tensor | None, read: ReadOut | None) -> tuple[Tensor, Tensor]:
         """The states ``[B, T, units]`` for drives ``[B, T, units]``, and the last of them; as `walk` for the rest."""
         advance, feedback = self.stepper(), self.feedback
+        # A loop has one step at least; where their number is dynamic it is not known here.
+        if isinstance(drive.shape[1], int) and not drive.shape[1]:
+            return torch.zeros_like(drive), state
         if read is None or said is None or feedback is None:
 
             def combine(carry: Tensor, drive: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,6 +190,8 @@ class Graph(NamedTuple):
             told = (carry.to(torch.float64) @ weights + constant).to(carry.dtype)
             return advance(carry, bias + told @ loop + nothing), told.clone()
 
+        if not steps:
+            return state.new_zeros(len(state), 0, len(constant)), state
         last, told = scan(combine, state, state.new_zeros(steps, 1))
         return told.movedim(0, 1), last
 
