@@ -115,6 +115,12 @@ MODULES = {
         lambda device: encoding.LiquidStateMachine(8, 20, device=device), lambda module: module.fit(X, X),
         lambda module: [module.run(X), module.predict(X, module.final_state)],
     ),
+    "LiquidStateMachine.from_weights": (
+        lambda device: encoding.LiquidStateMachine.from_weights(
+            X[:, :3], X, None, X[0, :3], feedback=X[:, :8], device=device
+        ),
+        lambda module: module.partial_fit(X, X), lambda module: [module.predict(X), module.forecast(3)],
+    ),
     "PatternLibrary": (lambda device: field.PatternLibrary(10, 8, 6, device=device), found, remembered),
     "FieldBrain": (
         lambda device: field.FieldBrain(4, 2, (3, 4, 5), 8, device=device), lambda brain: felt(brain, 3) and brain, felt

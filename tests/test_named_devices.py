@@ -84,6 +84,8 @@ def calls():
         yield f"{kind.__name__}.load", kind.load, on(kind.load, "no file")
     for kind in (encoding.LSMRegressor, encoding.LSMClassifier, encoding.LSMGenerator):
         yield kind.__name__, kind, on(lambda kind=kind, **options: kind(units=5, **options).machine)
+    weights = encoding.LiquidStateMachine.from_weights
+    yield "from_weights", weights, on(weights, torch.eye(2), torch.eye(2))
     yield "Parser", assembly.Parser, on(assembly.Parser)
     yield "SequenceMemory", assembly.SequenceMemory, on(assembly.SequenceMemory, 20, 3)
     machine = assembly.FiniteStateMachine

@@ -95,6 +95,12 @@ def table():
     return made
 
 
+def reservoir():
+    """With all that a file may hold; tests/encoding/test_reservoir.py forges those of a seed."""
+    weights = drawn(3, 3), drawn(3, 2), drawn(3), torch.tensor([0.5, 1.0, 0.2]), "relu", drawn(3, 1)
+    return encoding.LiquidStateMachine.from_weights(*weights).partial_fit(drawn(9, 2), drawn(9, 1))
+
+
 def regressor():
     series = torch.sin(torch.arange(60.0)).unsqueeze(-1)
     return encoding.LSMRegressor(input_dim=1, units=6).fit(series[:-1], series[1:], warmup=5)
@@ -168,7 +174,7 @@ EXAMPLES = {
     "torch_hrr.hopfield_memory": lambda: hrr.HopfieldMemory(drawn(2, 8), 3.5),
     "torch_hrr.item_memory": lambda: hrr.ItemMemory(drawn(2, 8), ["a", "b"]),
     "torch_hrr.level_encoder": lambda: hrr.LevelEncoder(3, 8, -1, 2, features=2).bfloat16(),
-    "torch_hrr.liquid_state_machine": lambda: encoding.LiquidStateMachine(input_dim=1, units=6),
+    "torch_hrr.liquid_state_machine": reservoir,
     "torch_hrr.lsm_classifier": classifier,
     "torch_hrr.lsm_generator": generator,
     "torch_hrr.lsm_regressor": regressor,

@@ -79,10 +79,10 @@ def stack():
 
 SERIES = A[:, None, :3]
 WORDS = encoding.SinusoidalConfig(vocab_size=4, embedding_dim=4, padding_id=None, enable_gpu_acceleration=False)
-REGRESSOR = encoding.LSMRegressor(input_dim=3, units=5).fit(SERIES, SERIES, 0)
+REGRESSOR = encoding.LSMRegressor(input_dim=3, units=5).partial_fit(SERIES, SERIES, 0)
 CLASSIFIER = encoding.LSMClassifier(input_dim=3, units=5).fit(SERIES, TOKENS)
 GENERATOR = encoding.LSMGenerator(WORDS, units=5).fit(TOKENS, warmup=0, streams=1)
-MACHINE = encoding.LiquidStateMachine(3, 20).fit(A[:, :3], A, 0)
+MACHINE = encoding.LiquidStateMachine(3, 20).partial_fit(A[:, :3], A[:, :3], 0)
 
 
 class Methods:
@@ -395,18 +395,26 @@ GOOD = {
     },
     Methods(lambda: MACHINE, encoding.LiquidStateMachine): {
         "chunks": (A[:, :3],),
-        "fit": (A[:, :3], A, 0),
+        "fit": (A[:, :3], A[:, :3], 0),
+        "forecast": (2,),
         "forward": (A[:, :3],),
+        "partial_fit": (A[:, :3], A[:, :3], 0),
         "predict": (A[:, :3],),
+        "refit": (0.5,),
         "run": (A[:, :3],),
+        "step": (A[0, :3],),
     },
     Methods(lambda: REGRESSOR, encoding.LSMRegressor): {
         "fit": (SERIES, SERIES, 0),
+        "forecast": (2, SERIES),
+        "partial_fit": (SERIES, SERIES, 0),
         "predict": (SERIES,),
+        "refit": (0.5,),
         "score": (SERIES, SERIES),
     },
     Methods(lambda: CLASSIFIER, encoding.LSMClassifier): {
         "fit": (SERIES, TOKENS),
+        "partial_fit": (SERIES, TOKENS),
         "predict": (SERIES,),
         "predict_proba": (SERIES,),
         "score": (SERIES, TOKENS),

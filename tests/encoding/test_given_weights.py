@@ -247,7 +247,7 @@ def test_bad_feedback():
         (lambda: m.run(x, outputs=x), r"run: outputs must have shape \[1, 5, 3\], got \[5, 2\]"),
         (
             lambda: LiquidStateMachine(2, 9).run(x, outputs=x),
-            "run: outputs must be None where there is no feedback, got ndarray",
+            r"run: outputs must be None where there is no feedback, got shape \[5, 2\]",
         ),
     ):
         with pytest.raises(ValueError, match=f"^{text}"):

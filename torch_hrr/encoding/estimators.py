@@ -607,6 +607,8 @@ class LSMClassifier(SoftmaxEstimator):
         batch = self._batch(op, x, self._takes_tokens(), width, None if before is None else self._columns)
         given, tokens = batch.given, batch.given.dim() == 2
         known, label = labels(op, "y", y, len(given))
+        if classes is not None and not hasattr(classes, "__len__"):
+            raise TypeError(f"{op}: classes must be labels in an array or a list, got {type(classes).__name__}")
         if before is not None or classes is not None:
             held = labels(op, "classes", classes, len(classes))[0] if before is None else self.classes_
             label, known = self._among(op, held, known)[label], held

@@ -78,6 +78,8 @@ class LiquidStateMachine(ReservoirState):
     Maass, Natschläger and Markram, Real-time computing without stable states, Neural Computation 14, 2002.
     """
 
+    file_format = "torch_hrr.liquid_state_machine"
+
     @takes(
         input_dim=Int(1),
         units=Int(1, 2**24),
@@ -691,9 +693,9 @@ class LiquidStateMachine(ReservoirState):
         """Given outputs ``[B, T, out]`` of checked inputs."""
         if outputs is None:
             return None
-        if self.feedback_weights is None:
-            raise ValueError(f"{op}: outputs must be None where there is no feedback, got {type(outputs).__name__}")
         given = real_tensor(op, "outputs", outputs)
+        if self.feedback_weights is None:
+            raise ValueError(f"{op}: outputs must be None where there is no feedback, got shape {list(given.shape)}")
         shape = (*inputs.shape[:2], self.feedback_weights.shape[1])
         if given.shape not in (shape, shape[1:]) or (given.dim() == 2 and len(inputs) != 1):
             raise ValueError(f"{op}: outputs must have shape {list(shape)}, got {list(given.shape)}")

@@ -33,7 +33,6 @@ _MOMENTS = "moments."
 class ReservoirState(Saveable, DescribedModule):
     """The buffers of a `LiquidStateMachine`, which its class documents."""
 
-    file_format = "torch_hrr.liquid_state_machine"
     _reads_values = True
     input_dim: int
     units: int
