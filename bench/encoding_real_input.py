@@ -70,11 +70,16 @@ def measure(method: str, errors: Callable[[], list[float]]) -> Row:
     return Row(method, measured, time.perf_counter() - start)
 
 
-def reservoir_peer(series: Tensor, units: int, seed: int, connectivity: float) -> Tensor:
-    """The same predictions by reservoirpy, with its own way to draw a reservoir and the same radius, leak and ridge."""
+def reservoir_peer(series: Tensor, units: int, seed: int, connectivity: float | None) -> Tensor:
+    """The same predictions by reservoirpy with the same radius, leak and ridge.
+
+    It draws inputs of -1 or 1 into a share of the units; with None they are drawn from U(-1, 1), as ours are.
+    """
     nodes = importlib.import_module("reservoirpy.nodes")
     scaled = (series / 127.5 - 1).unsqueeze(-1).numpy()
-    reservoir = nodes.Reservoir(units, sr=0.9, lr=0.3, input_connectivity=connectivity, seed=seed)
+    uniform = torch.rand(units, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    drawn = {"Win": (2 * uniform - 1).numpy()} if connectivity is None else {"input_connectivity": connectivity}
+    reservoir = nodes.Reservoir(units, sr=0.9, lr=0.3, seed=seed, **drawn)
     model = reservoir >> nodes.Ridge(ridge=1e-6)
     model.fit(scaled[:TRAINING], scaled[1 : TRAINING + 1], warmup=100)
     # It goes on from the state after training, and no further than ours knows.
@@ -115,7 +120,7 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
         waves = encoding.sinusoidal_features(scaled, torch.tensor(FREQUENCIES), dtype=torch.float64)
         return torch.cat([scaled.unsqueeze(-1), waves], -1)
 
-    def peers(connectivity: float) -> list[float]:
+    def peers(connectivity: float | None) -> list[float]:
         draws = range(seed, seed + size.seeds)
         return [nrmse(reservoir_peer(series, size.laser_units, draw, connectivity), truth) for draw in draws]
 
@@ -125,8 +130,9 @@ def laser(size: Size, seed: int) -> tuple[list[Row], Tensor]:
     rows = [
         measure("persistence", lambda: [nrmse(series[TRAINING:-1], truth)]),
         measure(f"autoregression, {LAGS} lags", lambda: [nrmse(sequence_data.autoregression(series), truth)]),
+        measure(f"reservoirpy, {size.laser_units} units, inputs drawn from U(-1, 1) as ours", lambda: peers(None)),
+        measure("reservoirpy, inputs of -1 or 1 into every unit", lambda: peers(1.0)),
         # With one input column its default, 0.1, leaves nine of ten units without input.
-        measure(f"reservoirpy, {size.laser_units} units", lambda: peers(1.0)),
         measure("reservoirpy, input_connectivity=0.1", lambda: peers(0.1)),
         measure(f"{name}, defaults", lambda: machine(column)),
         measure(f"{name}, {tuned}, with sinusoids of the value", lambda: machine(sinusoids, **best)),

@@ -22,6 +22,10 @@ def test_results_of_snippets(session):
     assert session["info"]["available_memory_mb"] <= 4096
 
 
+def test_the_guide_of_reservoirs():
+    run_snippets(DOCS / "reservoirs.md", least=7)
+
+
 def test_the_guide_names_every_public_part():
     words = words_of_code(GUIDE)
     assert [name for name in encoding.__all__ if name not in words] == []

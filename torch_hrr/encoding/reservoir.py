@@ -520,8 +520,9 @@ class LiquidStateMachine(ReservoirState):
         """
         # Not as attributes, of which torch's modules take a microsecond for each.
         held = self._buffers
-        bias, weights, constant = held["bias"], held["readout_weights"], held["readout_constant"]
-        if bias is None or weights is None or constant is None:
+        bias, into = cast(Tensor, held["bias"]), cast(Tensor, held["input_weights"])
+        weights, constant = held["readout_weights"], held["readout_constant"]
+        if weights is None or constant is None:
             raise self._not_fitted("step")
         inputs = self._input_now("step", x, bias)
         batched = inputs.dim() == 2
@@ -532,9 +533,9 @@ class LiquidStateMachine(ReservoirState):
             last = last if last.dim() == inputs.dim() else last.reshape(*inputs.shape[:-1], self.units)
         with self._exactly(bias):
             if batched:
-                drive = torch.addmm(bias, inputs, self.input_weights.mT)
+                drive = torch.addmm(bias, inputs, into.mT)
             else:
-                drive = torch.addmv(bias, self.input_weights, inputs)
+                drive = torch.addmv(bias, into, inputs)
             if state is not None and (feedback := held["feedback_weights"]) is not None:
                 drive = drive + self._reading("step")(last).to(last.dtype) @ feedback.mT
             if torch.compiler.is_compiling():
@@ -542,7 +543,8 @@ class LiquidStateMachine(ReservoirState):
                 new = self._graph().stepper()(rows, drives).reshape(last.shape)
             else:
                 new = one_step(drive, last, self._step())
-            return ReadOut(weights, constant)(new).to(bias.dtype), new
+            said = ReadOut(weights, constant)(new)
+            return said if said.dtype is new.dtype else said.to(new.dtype), new
 
     @overload
     def forecast(
