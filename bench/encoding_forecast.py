@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,12 +161,12 @@ def times(units: int, rounds: int) -> str:
     )
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Prints both tables, or writes them into the guide."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a look in a few seconds, at small sizes")
     parser.add_argument("--update", action="store_true", help=f"write the tables into {PAGE.relative_to(ROOT)}")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if importlib.util.find_spec("reservoirpy") is None:
         raise SystemExit("encoding_forecast: reservoirpy must be installed: pip install reservoirpy")
     torch.set_num_threads(1)

@@ -76,7 +76,8 @@ def main() -> None:
     assert (waves.cpu() - encoding.sinusoidal_encoding(positions, dim=64)).abs().max() <= 2e-7
     series = torch.sin(0.2 * torch.arange(300)).unsqueeze(-1).to(NAME)
     machine = encoding.LiquidStateMachine(input_dim=1, units=50, seed=0).fit(series[:-1], series[1:])
-    assert machine.predict(series[:100]).device == device
+    assert machine.predict(series[:100]).device == machine.forecast(3).device == device
+    assert machine.step(series[0])[1].device == device
 
     state = torch.randn(6, 6, 6, 4)
     after = field.evolve(state.to(NAME), decay=0.02, diffusion=0.1, steps=3)

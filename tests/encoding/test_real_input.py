@@ -75,6 +75,20 @@ def test_the_command_prints_and_draws(monkeypatch, tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["laser.png", "text.png"]
 
 
+def test_free_runs_beside_reservoirpy(capsys):
+    """With inputs drawn alike both hold on far longer than where most units hear nothing."""
+    pytest.importorskip("reservoirpy")
+    free = importlib.import_module("bench.encoding_forecast")
+    assert free.main(["--quick"]) == 0
+    assert "| one step | `step`, float64 |" in capsys.readouterr().out
+    rows = [line.split("|")[2:4] for line in free.horizons(200, 200).splitlines()[2:]]
+    deaf, peer, double, single = (float(mean) for _, mean in rows)
+    assert min(peer, double, single) > 150 > deaf and len(rows[2][0].split(",")) == 5
+    wrong, truth = (torch.zeros(9, 1).numpy() for _ in range(2))
+    wrong[7], wrong[3] = float("nan"), 0.2
+    assert [free.horizon(wrong, truth, deviation) for deviation in (1, 3)] == [3, 7]
+
+
 def test_without_reservoirpy_the_cure_is_named(monkeypatch):
     monkeypatch.setattr(data.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="reservoirpy must be installed: pip install reservoirpy"):
