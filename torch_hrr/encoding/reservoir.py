@@ -544,7 +544,7 @@ class LiquidStateMachine(ReservoirState):
             else:
                 new = one_step(drive, last, self._step())
             said = ReadOut(weights, constant)(new)
-            return said if said.dtype is new.dtype else said.to(new.dtype), new
+            return said if said.dtype is new.dtype else said.float(), new
 
     @overload
     def forecast(

@@ -72,7 +72,7 @@ class ReservoirState(Saveable, DescribedModule):
             held = reservoir.get(name)
             self.register_buffer(name, None if held is None else held.to(device, dtype))
         self._set_leak(leak.to(device, dtype) if isinstance(leak, Tensor) else leak)
-        self.register_module("moments", None)
+        self.moments = None
         self.register_module("embedder", embedder)
 
     def _set_leak(self, leak: float | Tensor) -> None:

@@ -37,7 +37,7 @@ class ReadOut(NamedTuple):
 
     def of_columns(self, states: Tensor) -> Tensor:
         """Of states ``[units]`` or ``[units, B]``: ``[out]`` or ``[out, B]``."""
-        columns = states if states.dtype is torch.float64 else states.to(torch.float64)
+        columns = states.double()
         if states.dim() == 1:
             return torch.addmv(self.constant, self.weights.mT, columns)
         return torch.addmm(self.constant.unsqueeze(-1), self.weights.mT, columns)
