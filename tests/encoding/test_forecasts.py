@@ -274,7 +274,12 @@ def test_several_series_are_each_from_rest(chunk, monkeypatch):
         (
             lambda m: m.partial_fit(SERIES, SERIES).partial_fit(SERIES, SERIES[:, 0]),
             ValueError,
-            r"partial_fit: y must be of \[2\] a step as before, got \[700\]",
+            r"partial_fit: y must have the shape \[2\] of before at a step, got \[\]",
+        ),
+        (
+            lambda m: m.partial_fit(SERIES, SERIES).partial_fit([SERIES], [SERIES[:, :1]]),
+            ValueError,
+            r"partial_fit: y must have the shape \[2\] of before at a step, got \[1\]",
         ),
         (lambda m: m.fit([], []), ValueError, "fit: x must have at least one series, got none"),
         (lambda m: m.fit([SERIES], SERIES), ValueError, "fit: y must be a list of 1, as x, got ndarray"),

@@ -233,7 +233,11 @@ def test_bad_weights_by_name():
     for settings, error, text in (
         ({"ridge": -1}, ValueError, "ridge must be a finite number >= 0, got -1"),
         ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.float64"),
-        ({"dtype": torch.float32, "recurrent": SQUARE * 1e300}, ValueError, "values must be finite in torch.float32"),
+        (
+            {"dtype": torch.float32, "recurrent": SQUARE * 1e300},
+            ValueError,
+            "recurrent must be finite in torch.float32",
+        ),
     ):
         with pytest.raises(error, match=f"^from_weights: {text}"):
             LiquidStateMachine.from_weights(**{"recurrent": SQUARE, "inputs": SQUARE, **settings})

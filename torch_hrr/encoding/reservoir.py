@@ -238,9 +238,11 @@ class LiquidStateMachine(ReservoirState):
         made._hold(held, leaks, embedder, target, made.dtype)
         for name in OF_A_SEED:
             setattr(made, name, None)
-        for name, tensor in made.named_buffers():
-            if not tensor.is_meta and tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-                raise ValueError(f"{op}: {name} must be finite in {made.dtype}, got NaN or infinity")
+        kept = {"recurrent": made.values, "inputs": made.input_weights, "bias": made.bias}
+        for name, tensor in (kept | {"feedback": made.feedback_weights}).items():
+            # What was finite may not be so in fewer digits.
+            if tensor is not None and not tensor.is_meta:
+                check_finite(op, name, tensor)
         return made
 
     def forward(self, x: Any, state: Tensor | None = None) -> Tensor:
@@ -394,7 +396,8 @@ class LiquidStateMachine(ReservoirState):
         if keep and self.moments is not None:
             constant = cast(Tensor, self.readout_constant)
             if flat != (constant.dim() == 0) or targets.shape[-1] != constant.numel():
-                raise ValueError(f"{op}: y must be of {list(constant.shape)} a step as before, got {list(y.shape)}")
+                got = [] if flat else [targets.shape[-1]]
+                raise ValueError(f"{op}: y must have the shape {list(constant.shape)} of before at a step, got {got}")
         # Sums of inference mode could not be added to outside of it.
         with torch.inference_mode(False):
             if keep and self.moments is not None:
