@@ -125,6 +125,8 @@ def test_steps_are_a_series(units, batch):
     kept = state.clone()
     m.step(x[..., 0, :], state)
     assert torch.equal(state, kept)
+    none, state = m.step(x[..., 0, :].reshape(-1, 2)[:0])
+    assert none.shape == (0, 2) and state.shape == (0, units)
 
 
 def test_tokens_are_stepped_through_too():
