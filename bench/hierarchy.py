@@ -93,10 +93,11 @@ def chain_entry(sizes: tuple[int, ...], steps: int = 1000) -> Entry:
 
 ENTRIES = (
     *(entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
-    *(entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
-    *(entry(rule, 200, 400, 20, batch=32) for rule in ("hebb", "oja")),
+    *(entry(rule, 100, 32, 200) for rule in ("gha", "subspace", "softhebb")),
+    entry("softhebb", 20, 3, 900),
+    *(entry(rule, 200, 400, 20, batch=32) for rule in ("hebb", "oja", "softhebb")),
     *(entry(rule, 784, 64, 10, batch=32) for rule in ("gha", "subspace")),
     *(gradient_entry(rule, 200, 400, 200) for rule in ("hebb", "oja", "bcm")),
-    *(gradient_entry(rule, 100, 32, 200) for rule in ("gha", "subspace")),
+    *(gradient_entry(rule, 100, 32, 200) for rule in ("gha", "subspace", "softhebb")),
     *(chain_entry((n, 20, 40)) for n in (10, 50, 100, 200, 500, 1000)),
 )

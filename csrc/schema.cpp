@@ -132,16 +132,18 @@ TORCH_LIBRARY(torch_hrr, m) {
   // Layers that learn
   m.def(
       "plastic_scan(Tensor inputs, Tensor weight, str rule='oja', float lr=0.001, str activation='tanh', int every=1, "
-      "Tensor? theta=None, float tau=100., float decay=0., bool normalize=False) -> (Tensor, Tensor, Tensor)",
+      "Tensor? theta=None, float tau=100., float decay=0., bool normalize=False, float temperature=1., "
+      "float losers=1., bool scaled=False, float power=0.) -> (Tensor, Tensor, Tensor)",
       tags);
   m.def(
       "_plastic_scan_backward(Tensor inputs, Tensor weight, Tensor? theta, Tensor? grad_outputs, Tensor? grad_weight, "
-      "Tensor? grad_theta, str rule, float lr, str activation, int every, float tau, float decay, bool normalize, "
-      "bool for_inputs) -> (Tensor, Tensor, Tensor)",
+      "Tensor? grad_theta, bool for_inputs, str rule, float lr, str activation, int every, float tau, float decay, "
+      "bool normalize, float temperature, float losers, bool scaled, float power) -> (Tensor, Tensor, Tensor)",
       tags);
   m.def(
       "_plastic_scan_tangent(Tensor inputs, Tensor weight, Tensor? theta, Tensor? tangent_inputs, "
       "Tensor? tangent_weight, Tensor? tangent_theta, str rule, float lr, str activation, int every, float tau, "
-      "float decay, bool normalize) -> (Tensor, Tensor, Tensor)",
+      "float decay, bool normalize, float temperature, float losers, bool scaled, float power) -> (Tensor, Tensor, "
+      "Tensor)",
       tags);
 }

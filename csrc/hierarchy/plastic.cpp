@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "csrc/execute.h"
@@ -15,19 +16,28 @@
 namespace torch_hrr::hierarchy {
 
 PlasticOptions options_of(const char* op, std::string_view rule, double lr, std::string_view activation, int64_t every,
-                          double tau, double decay, bool normalize) {
+                          double tau, double decay, bool normalize, double temperature, double losers, bool scaled,
+                          double power) {
   const PlasticOptions options{choice<kernels::LearningRule>(op, "rule", rule, kRules),
                                lr,
                                choice<kernels::Activation>(op, "activation", activation, kActivations),
                                std::min(every, kMostBetween),
                                tau,
                                decay,
-                               normalize};
+                               normalize,
+                               temperature,
+                               losers,
+                               scaled,
+                               power};
   TORCH_CHECK_VALUE(std::isfinite(lr) && lr >= 0, op, ": lr must be finite and at least 0, got ", lr);
   TORCH_CHECK_VALUE(every >= 1, op, ": every must be at least 1, got ", every);
   // With 1 a unit that is silent once would have theta 0 for good.
   TORCH_CHECK_VALUE(std::isfinite(tau) && tau > 1, op, ": tau must be finite and above 1, got ", tau);
   TORCH_CHECK_VALUE(std::isfinite(decay) && decay >= 0, op, ": decay must be finite and at least 0, got ", decay);
+  TORCH_CHECK_VALUE(std::isfinite(temperature) && temperature > 0, op, ": temperature must be finite and above 0, got ",
+                    temperature);
+  TORCH_CHECK_VALUE(std::isfinite(losers), op, ": losers must be finite, got ", losers);
+  TORCH_CHECK_VALUE(std::isfinite(power) && power >= 0, op, ": power must be finite and at least 0, got ", power);
   return options;
 }
 
@@ -35,10 +45,14 @@ void check_factors(const char* op, const PlasticOptions& options, at::ScalarType
   if (compute_type(type) == at::kDouble) {
     return;
   }
-  for (const auto& [name, value] : {std::pair{"lr", options.lr}, std::pair{"decay", options.decay}}) {
+  for (const auto& [name, value] :
+       {std::pair{"lr", options.lr}, std::pair{"decay", options.decay}, std::pair{"temperature", options.temperature},
+        std::pair{"losers", options.losers}, std::pair{"power", options.power}}) {
     TORCH_CHECK_VALUE(std::isfinite(static_cast<float>(value)), op, ": ", name, " must be finite in float32, got ",
                       value);
   }
+  TORCH_CHECK_VALUE(static_cast<float>(options.temperature) >= std::numeric_limits<float>::min(), op,
+                    ": temperature must be above 0 in float32, got ", options.temperature);
 }
 
 PlasticCall::PlasticCall(const PlasticOptions& options, const at::Tensor& inputs, const at::Tensor& weight,
@@ -92,7 +106,10 @@ at::Tensor PlasticCall::moving_theta(const OptionalTensor& derivative, at::IntAr
 namespace {
 
 using at::Tensor;
+using kernels::CompetingKernels;
+using kernels::CompetingParams;
 using kernels::LearningRule;
+using kernels::PlasticKernels;
 using kernels::PlasticParams;
 
 struct PlasticScan : Operator {
@@ -100,21 +117,22 @@ struct PlasticScan : Operator {
   static constexpr Operand kOperands[] = {{"inputs", kBatchedTogether}, {"weight", 2}, {"theta", 1}};
   using Signature = PlasticResults(const Tensor& inputs, const Tensor& weight, std::string_view rule, double lr,
                                    std::string_view activation, int64_t every, const OptionalTensor& theta, double tau,
-                                   double decay, bool normalize);
+                                   double decay, bool normalize, double temperature, double losers, bool scaled,
+                                   double power);
   static constexpr Derivative kDerivative = Derivative::kFormula;
 
   template <typename Int>
   static ScanContract<Int> contract(const Tensor& inputs, const Tensor& weight, std::string_view rule, double lr,
                                     std::string_view activation, int64_t every, const OptionalTensor& theta, double tau,
-                                    double decay, bool normalize) {
-    return scan_contract<Int>(kName, options_of(kName, rule, lr, activation, every, tau, decay, normalize), inputs,
-                              weight, theta);
+                                    const auto&... more) {
+    return scan_contract<Int>(kName, options_of(kName, rule, lr, activation, every, tau, more...), inputs, weight,
+                              theta);
   }
 
   static void run(const ScanContract<int64_t>& contract, const PlasticResults& results, const Tensor& inputs,
                   const Tensor& weight, std::string_view rule, double lr, std::string_view activation, int64_t every,
-                  const OptionalTensor& theta, double tau, double decay, bool normalize) {
-    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+                  const OptionalTensor& theta, double tau, const auto&... more) {
+    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, more...);
     const auto& [outputs, changed, thresholds] = results;
     check_theta(theta);
     // Kernels work on padded rows of their compute type, in place where the result is that already.
@@ -143,7 +161,16 @@ struct PlasticScan : Operator {
     params.theta = options.rule == LearningRule::kBcm ? own_thresholds.mutable_data_ptr() : nullptr;
     params.outputs = own_outputs.mutable_data_ptr();
     if (params.learners * params.ticks * params.units > 0) {
-      execute(params, own_outputs);
+      const auto rows_of = [&](const auto& tables) {
+        return own.type == at::kDouble ? tables.of_double : tables.of_float;
+      };
+      if (options.rule == LearningRule::kSoftHebb) {
+        execute(CompetingParams{params, options.temperature, options.losers, options.scaled, options.power},
+                params.learners, own_outputs, [&] { return rows_of(kernels::kernel_table<CompetingKernels>()); });
+      } else {
+        execute(params, kernels::plastic_rows(params), own_outputs,
+                [&] { return rows_of(kernels::kernel_table<PlasticKernels>()); });
+      }
     }
     const auto keep = [](const Tensor& result, const Tensor& computed) {
       if (!result.is_same(computed)) {
@@ -161,8 +188,8 @@ struct PlasticScan : Operator {
 
   using Formula = PlasticFormula;
   static Formula formula(const Tensor&, const Tensor&, std::string_view rule, double lr, std::string_view activation,
-                         int64_t every, const OptionalTensor&, double tau, double decay, bool normalize) {
-    return {options_of(kName, rule, lr, activation, every, tau, decay, normalize)};
+                         int64_t every, const OptionalTensor&, double tau, const auto&... more) {
+    return {options_of(kName, rule, lr, activation, every, tau, more...)};
   }
 
  private:
@@ -179,15 +206,14 @@ struct PlasticScan : Operator {
     }
   }
 
-  static void execute(const PlasticParams& params, const Tensor& outputs) {
+  template <typename Params, typename Table>
+  static void execute(const Params& params, int64_t rows, const Tensor& outputs, const Table& table) {
 #if defined(TORCH_HRR_WITH_CUDA)
     if (outputs.is_cuda()) {
       return cuda::execute(params, outputs);
     }
 #endif
-    const auto& tables = kernels::kernel_table<kernels::PlasticKernels>();
-    execute_rows_on_cpu(params, kernels::plastic_rows(params),
-                        outputs.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
+    execute_rows_on_cpu(params, rows, table());
   }
 };
 
@@ -204,8 +230,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> plastic_scan(const at::Tensor& in
                                                             std::string_view rule, double lr,
                                                             std::string_view activation, int64_t every,
                                                             const std::optional<at::Tensor>& theta, double tau,
-                                                            double decay, bool normalize) {
-  return call<hierarchy::PlasticScan>(inputs, weight, rule, lr, activation, every, theta, tau, decay, normalize);
+                                                            double decay, bool normalize, double temperature,
+                                                            double losers, bool scaled, double power) {
+  return call<hierarchy::PlasticScan>(inputs, weight, rule, lr, activation, every, theta, tau, decay, normalize,
+                                      temperature, losers, scaled, power);
 }
 
 }  // namespace torch_hrr

@@ -11,18 +11,19 @@
 
 #include "csrc/autograd.h"
 #include "csrc/contract.h"
+#include "csrc/operator.h"
 #include "csrc/rows.h"
 #include "csrc/types.h"
+#include "kernels/hierarchy/competition.h"
 #include "kernels/hierarchy/plastic_backward.h"
 #include "kernels/hierarchy/plastic_tangent.h"
 
 namespace torch_hrr::hierarchy {
 
-constexpr Choice<kernels::LearningRule> kRules[] = {{"hebb", kernels::LearningRule::kHebb},
-                                                    {"oja", kernels::LearningRule::kOja},
-                                                    {"gha", kernels::LearningRule::kGha},
-                                                    {"subspace", kernels::LearningRule::kSubspace},
-                                                    {"bcm", kernels::LearningRule::kBcm}};
+constexpr Choice<kernels::LearningRule> kRules[] = {
+    {"hebb", kernels::LearningRule::kHebb}, {"oja", kernels::LearningRule::kOja},
+    {"gha", kernels::LearningRule::kGha},   {"subspace", kernels::LearningRule::kSubspace},
+    {"bcm", kernels::LearningRule::kBcm},   {"softhebb", kernels::LearningRule::kSoftHebb}};
 constexpr Choice<kernels::Activation> kActivations[] = {{"linear", kernels::Activation::kLinear},
                                                         {"relu", kernels::Activation::kRelu},
                                                         {"tanh", kernels::Activation::kTanh}};
@@ -36,17 +37,28 @@ struct PlasticOptions {
   double tau;
   double decay;
   bool normalize;
+  double temperature;
+  double losers;
+  bool scaled;
+  double power;
 };
 // Beyond this no sequence has a second tick, and sums with it still fit.
 constexpr int64_t kMostBetween = int64_t{1} << 61;
 PlasticOptions options_of(const char* op, std::string_view rule, double lr, std::string_view activation, int64_t every,
-                          double tau, double decay, bool normalize);
+                          double tau, double decay, bool normalize, double temperature, double losers, bool scaled,
+                          double power);
+// Calls an operator whose last arguments are the options.
+template <typename Op, typename... Args>
+auto call_with(const PlasticOptions& o, const Args&... args) {
+  return call<Op>(args..., name_of(o.rule, kRules), o.lr, name_of(o.activation, kActivations), o.every, o.tau, o.decay,
+                  o.normalize, o.temperature, o.losers, o.scaled, o.power);
+}
 
 // Steps from one tick to the next as strides take them: never more than there are.
 inline int64_t steps_between(int64_t every, int64_t steps) {
   return std::min(every, std::max<int64_t>(steps, 1));
 }
-// ValueError unless what the weights are multiplied by is finite where they are computed.
+// ValueError unless what weights are multiplied by is finite where they are computed, and a temperature above 0 there.
 void check_factors(const char* op, const PlasticOptions& options, at::ScalarType type);
 
 // Of outputs, weight and theta.
@@ -153,6 +165,9 @@ using PlasticResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 PlasticResults compose_curvature(const PlasticOptions& options, const PlasticTensors& tensors,
                                  const PlasticGradients& grads, const PlasticTensors& direction, bool for_inputs,
                                  bool keeps_all);
+// The gradients themselves, of rules without a kernel for them; weights are kept of about 2 sqrt(T) ticks at a time.
+PlasticResults compose_gradient(const PlasticOptions& options, const PlasticTensors& tensors,
+                                const PlasticGradients& grads, bool for_inputs);
 // The tangents of the results, for a derivative of them.
 PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents);
@@ -173,6 +188,7 @@ struct PlasticFormula {
 namespace cuda {
 // Queued on the current stream of the device that holds `outputs`.
 void execute(const kernels::PlasticParams& params, const at::Tensor& outputs);
+void execute(const kernels::CompetingParams& params, const at::Tensor& outputs);
 // Likewise for the gradient, `grad_weight`.
 void execute(const kernels::PlasticBackwardParams& params, const at::Tensor& grad_weight);
 // Likewise for the tangents, `tangent_weight`.

@@ -48,18 +48,16 @@ struct PlasticScanBackward : Operator {
                                           {"grad_outputs", 2},          {"grad_weight", 2}, {"grad_theta", 1}};
   using Signature = PlasticResults(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
                                    const OptionalTensor& grad_outputs, const OptionalTensor& grad_weight,
-                                   const OptionalTensor& grad_theta, std::string_view rule, double lr,
+                                   const OptionalTensor& grad_theta, bool for_inputs, std::string_view rule, double lr,
                                    std::string_view activation, int64_t every, double tau, double decay, bool normalize,
-                                   bool for_inputs);
+                                   double temperature, double losers, bool scaled, double power);
   static constexpr Derivative kDerivative = Derivative::kFormula;
 
   template <typename Int>
   static ScanContract<Int> contract(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
                                     const OptionalTensor& grad_outputs, const OptionalTensor& grad_weight,
-                                    const OptionalTensor& grad_theta, std::string_view rule, double lr,
-                                    std::string_view activation, int64_t every, double tau, double decay,
-                                    bool normalize, bool for_inputs) {
-    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+                                    const OptionalTensor& grad_theta, bool for_inputs, const auto&... numbers) {
+    const PlasticOptions options = options_of(kName, numbers...);
     ScanContract<Int> results = scan_contract<Int>(kName, options, inputs, weight, theta);
     at::ScalarType type = results[0].dtype;
     const Argument first{"inputs", inputs};
@@ -80,11 +78,20 @@ struct PlasticScanBackward : Operator {
 
   static void run(const ScanContract<int64_t>& contract, const PlasticResults& results, const Tensor& inputs,
                   const Tensor& weight, const OptionalTensor& theta, const OptionalTensor& grad_outputs,
-                  const OptionalTensor& grad_weight, const OptionalTensor& grad_theta, std::string_view rule, double lr,
-                  std::string_view activation, int64_t every, double tau, double decay, bool normalize,
-                  bool for_inputs) {
-    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+                  const OptionalTensor& grad_weight, const OptionalTensor& grad_theta, bool for_inputs,
+                  const auto&... numbers) {
+    const PlasticOptions options = options_of(kName, numbers...);
     const auto& [of_inputs, of_weight, of_theta] = results;
+    if (options.rule == LearningRule::kSoftHebb) {
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      const at::ScalarType type = compute_type(contract[0].dtype);
+      const auto [own_inputs, own_weight, none] =
+          compose_gradient(options, {inputs.to(type), weight.to(type), {}},
+                           {lanes::tensor_of(grad_outputs), lanes::tensor_of(grad_weight), {}}, for_inputs);
+      of_inputs.copy_(own_inputs);
+      of_weight.copy_(own_weight);
+      return;
+    }
     const PlasticCall own(options, inputs, weight, contract[0].dtype);
     PlasticBackwardParams params;
     params.scan = own.params;
@@ -150,10 +157,8 @@ struct PlasticScanBackward : Operator {
 
   using Formula = BackwardFormula;
   static Formula formula(const Tensor&, const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                         const OptionalTensor&, const OptionalTensor&, std::string_view rule, double lr,
-                         std::string_view activation, int64_t every, double tau, double decay, bool normalize,
-                         bool for_inputs) {
-    return {options_of(kName, rule, lr, activation, every, tau, decay, normalize), for_inputs};
+                         const OptionalTensor&, const OptionalTensor&, bool for_inputs, const auto&... numbers) {
+    return {options_of(kName, numbers...), for_inputs};
   }
 };
 
@@ -164,11 +169,9 @@ TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
 // The gradients of a call's arguments, the first three of `inputs`.
 PlasticResults gradients_of(const PlasticOptions& options, const Saved& inputs, const PlasticGradients& grads,
                             bool for_inputs) {
-  return call<PlasticScanBackward>(inputs[0], inputs[1], optional_of(inputs[2]), optional_of(grads.outputs),
-                                   optional_of(grads.weight),
-                                   options.rule == LearningRule::kBcm ? optional_of(grads.theta) : std::nullopt,
-                                   name_of(options.rule, kRules), options.lr, name_of(options.activation, kActivations),
-                                   options.every, options.tau, options.decay, options.normalize, for_inputs);
+  return call_with<PlasticScanBackward>(
+      options, inputs[0], inputs[1], optional_of(inputs[2]), optional_of(grads.outputs), optional_of(grads.weight),
+      options.rule == LearningRule::kBcm ? optional_of(grads.theta) : std::nullopt, for_inputs);
 }
 
 variable_list BackwardFormula::backward(const Saved& inputs, const variable_list& grads, const Wanted& wanted) const {

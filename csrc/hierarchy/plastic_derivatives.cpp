@@ -1,10 +1,13 @@
 // The second derivatives of plastic_scan, and tangents that can be differentiated, tick by tick in operators of torch:
-// the formulas of a tick and of its gradient for tensors that move along a direction.
+// the formulas of a tick and of its gradient for tensors that move along a direction. Of units that compete these are
+// the first derivatives too.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/slice_backward.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/where.h>
@@ -75,6 +78,10 @@ struct Dual {
     const Tensor root = value.sqrt();
     return with(root, 0.5 / root);
   }
+  // Of a number above 0.
+  Dual pow(double exponent) const {
+    return with(value.pow(exponent), exponent * value.pow(exponent - 1));
+  }
 };
 
 Tensor total(const Tensor& a, const Tensor& b) {
@@ -111,6 +118,13 @@ Dual operator-(const Dual& a, const Dual& b) {
 }
 Dual operator-(const at::Scalar& a, const Dual& b) {
   return {a - b.value, b.moved.defined() ? -b.moved : b.moved};
+}
+Dual operator+(const Dual& a, const at::Scalar& b) {
+  return {a.value + b, a.moved};
+}
+Dual softmax(const Dual& x) {
+  const Tensor own = at::softmax(x.value, -1);
+  return {own, x.moved.defined() ? own * (x.moved - (own * x.moved).sum(-1, /*keepdim=*/true)) : x.moved};
 }
 Dual tanh(const Dual& x) {
   const Tensor own = at::tanh(x.value);
@@ -207,6 +221,9 @@ class Ticks {
 
   Dual outputs(const State& state, int64_t tick) const {
     const Dual u = matmul(x(tick), state.weight.transpose(-1, -2));
+    if (competes()) {
+      return softmax(u / o_.temperature);
+    }
     const Dual y = o_.activation == Activation::kTanh ? tanh(u) : u;
     return rectified() ? relu(y) : y;
   }
@@ -236,6 +253,9 @@ class Ticks {
     Dual weight = after.weight;
     if (o_.normalize) {
       weight = Scaled(unscaled(state, own, y, squares)).across(weight);
+    }
+    if (competes()) {
+      return pull_competing({weight, after.theta}, state.weight, own, y, grad, for_inputs);
     }
     const Dual step = o_.lr * weight;
     const Dual mean_step = step / batch_;
@@ -296,6 +316,90 @@ class Ticks {
     }
   };
 
+  // What a tick makes of units that compete, see kernels/hierarchy/competition.h.
+  struct Competing {
+    Dual products;   // u, [..., B, m]
+    Tensor factors;  // of the outputs in the shares; undefined if all are 1
+    Dual shares;     // s
+    Dual mean;       // E[s u], [..., m, 1]
+    Dual raw;        // the step before it is scaled
+    Tensor pick;     // what the largest element is of raw: the sum of the product; undefined if not scaled
+    Dual largest;    // and what the step is divided by, [..., 1, 1]
+    Dual step;
+    Dual norm, slope, rate;  // |W_j|, [..., m, 1], and the rate's factor and its slope; undefined if the factor is 1
+  };
+  Competing compete(const Dual& w, const Dual& x, const Dual& y) const {
+    constexpr double kNone = 1e-30;
+    constexpr double kOff = 1e-10;
+    Competing c;
+    c.products = matmul(x, w.transpose(-1, -2));
+    c.shares = y;
+    const bool any = w.value.sym_size(-2) > 0;
+    if (any && o_.losers != 1) {
+      const Tensor winner = c.products.value.detach().argmax(-1, /*keepdim=*/true);
+      c.factors = at::full_like(c.products.value.detach(), o_.losers).scatter(-1, winner, 1);
+      c.shares = y * c.factors;
+    }
+    c.mean = (c.shares * c.products).mean(-2).unsqueeze(-1);
+    c.raw = sum_over_batch(c.shares, x) / batch_ - c.mean * w;
+    c.step = c.raw;
+    if (any && o_.scaled) {
+      const Tensor raw = c.raw.value.detach();
+      const Tensor largest = raw.abs().eq(raw.abs().amax({-2, -1}, /*keepdim=*/true)).to(raw.scalar_type());
+      c.pick = raw.sign() * largest / largest.sum({-2, -1}, /*keepdim=*/true);
+      c.largest = sum_of_all(c.raw * c.pick) + kNone;
+      c.step = c.raw / c.largest;
+    }
+    if (o_.power > 0) {
+      const Dual squares = w.square().sum(-1, /*keepdim=*/true);
+      const Tensor full = squares.value.detach().ne(0).to(w.value.scalar_type());
+      c.norm = (squares + (1 - full)).sqrt();
+      const Dual off = c.norm * full + (-1);
+      const Tensor sign = off.value.detach().sign();
+      const Dual base = off * sign + kOff;
+      c.rate = base.pow(o_.power);
+      c.slope = o_.power * base.pow(o_.power - 1) * (sign * full);
+    }
+    return c;
+  }
+  // From the gradients of the outputs and of the state after a tick, before rows are scaled to norm 1.
+  Pulled pull_competing(const State& after, const Dual& w, const Dual& x, const Dual& y, const Dual& grad,
+                        bool for_inputs) const {
+    const Competing c = compete(w, x, y);
+    Pulled before;
+    before.state = after;
+    Dual step = o_.lr * after.weight;
+    if (c.rate.defined()) {
+      const Dual of_rate = (step * (c.step - o_.decay * w)).sum(-1, /*keepdim=*/true);
+      before.state.weight = before.state.weight + of_rate * c.slope * w / c.norm;
+      step = c.rate * step;
+    }
+    before.state.weight = before.state.weight - o_.decay * step;
+    if (c.pick.defined()) {
+      step = step / c.largest;
+      step = step - sum_of_all(step * c.step) * c.pick;
+    }
+    before.state.weight = before.state.weight - c.mean * step;
+    const Dual mean_step = step / batch_;
+    const Dual across = (w * mean_step).sum(-1).unsqueeze(-2);
+    Dual dy = matmul(x, mean_step.transpose(-1, -2)) - c.products * across;  // of the shares
+    dy = c.factors.defined() ? dy * c.factors : dy;
+    dy = grad.defined() ? dy + grad : dy;
+    const Dual du = y * (dy - (dy * y).sum(-1, /*keepdim=*/true)) / o_.temperature - c.shares * across;
+    before.state.weight = before.state.weight + sum_over_batch(du, x);
+    if (for_inputs) {
+      before.x = matmul(c.shares, mean_step) + matmul(du, w);
+    }
+    return before;
+  }
+
+  // Of a matrix, [..., 1, 1].
+  static Dual sum_of_all(const Dual& matrix) {
+    return matrix.sum(-1, /*keepdim=*/true).sum(-2, /*keepdim=*/true);
+  }
+  bool competes() const {
+    return o_.rule == LearningRule::kSoftHebb;
+  }
   bool rectified() const {
     return learns_theta() || o_.activation == Activation::kRelu;
   }
@@ -314,6 +418,11 @@ class Ticks {
     return rectified() ? own * (y.value > 0) : own;
   }
   Dual unscaled(const State& state, const Dual& x, const Dual& y, const Dual& squares) const {
+    if (competes()) {
+      const Competing c = compete(state.weight, x, y);
+      const Dual change = o_.lr * (c.step - o_.decay * state.weight);
+      return state.weight + (c.rate.defined() ? c.rate * change : change);
+    }
     const Dual taught = learns_theta() ? y * (y - state.theta.unsqueeze(-2)) : y;
     Dual step = sum_over_batch(taught, x) / batch_;
     if (o_.rule == LearningRule::kOja) {
@@ -385,13 +494,27 @@ State last_gradient(const Ticks& ticks, const PlasticGradients& grads) {
           or_zeros(ticks.learns_theta() ? grads.theta : Tensor(), first.theta.value)};
 }
 
-Tensor or_zeros_like(const Tensor& moved, const Tensor& value) {
-  return moved.defined() ? moved : at::zeros_like(value);
-}
-
 // Of the gradient of the weights, so that it has a history wherever the others have one.
 Tensor none_of(const Tensor& weight) {
   return weight.slice(-2, 0, 0).sum(-1);
+}
+
+// What part_of(gradient) is of the gradients of inputs, weight and theta.
+template <typename PartOf>
+PlasticResults pulled_through(const PlasticOptions& options, const PlasticTensors& tensors,
+                              const PlasticGradients& grads, const PlasticTensors& direction, bool for_inputs,
+                              bool keeps_all, const PartOf& part_of) {
+  const Ticks ticks(options, arguments_of(options, tensors, direction));
+  const State after = last_gradient(ticks, grads);
+  const Tensor outputs = grads.outputs.defined() ? grads.outputs.to(after.weight.value.scalar_type()) : grads.outputs;
+  const auto [pulled, state] = pull_back(ticks, outputs, after, for_inputs, keeps_all);
+  const Tensor weight = part_of(state.weight);
+  const Tensor none = none_of(weight);
+  std::vector<Tensor> inputs;
+  for (const Dual& tick : pulled) {
+    inputs.push_back(part_of(tick));
+  }
+  return {for_inputs ? ticks.spread(inputs) : none, weight, ticks.learns_theta() ? part_of(state.theta) : none};
 }
 
 }  // namespace
@@ -399,18 +522,14 @@ Tensor none_of(const Tensor& weight) {
 PlasticResults compose_curvature(const PlasticOptions& options, const PlasticTensors& tensors,
                                  const PlasticGradients& grads, const PlasticTensors& direction, bool for_inputs,
                                  bool keeps_all) {
-  const Ticks ticks(options, arguments_of(options, tensors, direction));
-  const State after = last_gradient(ticks, grads);
-  const Tensor outputs = grads.outputs.defined() ? grads.outputs.to(after.weight.value.scalar_type()) : grads.outputs;
-  const auto [pulled, state] = pull_back(ticks, outputs, after, for_inputs, keeps_all);
-  const Tensor weight = or_zeros_like(state.weight.moved, state.weight.value);
-  const Tensor none = none_of(weight);
-  std::vector<Tensor> moved;
-  for (const Dual& tick : pulled) {
-    moved.push_back(or_zeros_like(tick.moved, tick.value));
-  }
-  return {for_inputs ? ticks.spread(moved) : none, weight,
-          ticks.learns_theta() ? or_zeros_like(state.theta.moved, state.theta.value) : none};
+  return pulled_through(options, tensors, grads, direction, for_inputs, keeps_all,
+                        [](const Dual& own) { return own.moved.defined() ? own.moved : at::zeros_like(own.value); });
+}
+
+PlasticResults compose_gradient(const PlasticOptions& options, const PlasticTensors& tensors,
+                                const PlasticGradients& grads, bool for_inputs) {
+  return pulled_through(options, tensors, grads, {}, for_inputs, /*keeps_all=*/false,
+                        [](const Dual& own) { return own.value; });
 }
 
 PlasticResults compose_jvp(const PlasticOptions& options, const PlasticTensors& tensors,

@@ -22,17 +22,15 @@ struct PlasticScanTangent : Operator {
   using Signature = PlasticResults(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
                                    const OptionalTensor& tangent_inputs, const OptionalTensor& tangent_weight,
                                    const OptionalTensor& tangent_theta, std::string_view rule, double lr,
-                                   std::string_view activation, int64_t every, double tau, double decay,
-                                   bool normalize);
+                                   std::string_view activation, int64_t every, double tau, double decay, bool normalize,
+                                   double temperature, double losers, bool scaled, double power);
   static constexpr Derivative kDerivative = Derivative::kComposition;
 
   template <typename Int>
   static ScanContract<Int> contract(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
                                     const OptionalTensor& tangent_inputs, const OptionalTensor& tangent_weight,
-                                    const OptionalTensor& tangent_theta, std::string_view rule, double lr,
-                                    std::string_view activation, int64_t every, double tau, double decay,
-                                    bool normalize) {
-    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+                                    const OptionalTensor& tangent_theta, const auto&... numbers) {
+    const PlasticOptions options = options_of(kName, numbers...);
     ScanContract<Int> results = scan_contract<Int>(kName, options, inputs, weight, theta);
     at::ScalarType type = results[0].dtype;
     const Argument first{"inputs", inputs};
@@ -49,10 +47,19 @@ struct PlasticScanTangent : Operator {
 
   static void run(const ScanContract<int64_t>& contract, const PlasticResults& results, const Tensor& inputs,
                   const Tensor& weight, const OptionalTensor& theta, const OptionalTensor& tangent_inputs,
-                  const OptionalTensor& tangent_weight, const OptionalTensor& tangent_theta, std::string_view rule,
-                  double lr, std::string_view activation, int64_t every, double tau, double decay, bool normalize) {
-    const PlasticOptions options = options_of(kName, rule, lr, activation, every, tau, decay, normalize);
+                  const OptionalTensor& tangent_weight, const OptionalTensor& tangent_theta, const auto&... numbers) {
+    const PlasticOptions options = options_of(kName, numbers...);
     const auto& [outputs, of_weight, of_theta] = results;
+    if (options.rule == LearningRule::kSoftHebb) {
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      const at::ScalarType type = compute_type(contract[0].dtype);
+      const auto [own_outputs, own_weight, none] =
+          compose_jvp(options, {inputs.to(type), weight.to(type), {}},
+                      {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight), {}});
+      outputs.copy_(own_outputs);
+      of_weight.copy_(own_weight);
+      return;
+    }
     const PlasticCall own(options, inputs, weight, contract[0].dtype);
     PlasticTangentParams params;
     params.scan = own.params;
@@ -98,11 +105,9 @@ struct PlasticScanTangent : Operator {
 
   static PlasticResults compose(const Tensor& inputs, const Tensor& weight, const OptionalTensor& theta,
                                 const OptionalTensor& tangent_inputs, const OptionalTensor& tangent_weight,
-                                const OptionalTensor& tangent_theta, std::string_view rule, double lr,
-                                std::string_view activation, int64_t every, double tau, double decay, bool normalize) {
+                                const OptionalTensor& tangent_theta, const auto&... numbers) {
     return compose_jvp(
-        options_of(kName, rule, lr, activation, every, tau, decay, normalize),
-        {inputs, weight, lanes::tensor_of(theta)},
+        options_of(kName, numbers...), {inputs, weight, lanes::tensor_of(theta)},
         {lanes::tensor_of(tangent_inputs), lanes::tensor_of(tangent_weight), lanes::tensor_of(tangent_theta)});
   }
 };
@@ -115,10 +120,9 @@ TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
 
 PlasticResults tangents_of(const PlasticOptions& options, const PlasticTensors& tensors,
                            const PlasticTensors& tangents) {
-  return call<PlasticScanTangent>(
-      tensors.inputs, tensors.weight, optional_of(tensors.theta), optional_of(tangents.inputs),
-      optional_of(tangents.weight), optional_of(tangents.theta), name_of(options.rule, kRules), options.lr,
-      name_of(options.activation, kActivations), options.every, options.tau, options.decay, options.normalize);
+  return call_with<PlasticScanTangent>(options, tensors.inputs, tensors.weight, optional_of(tensors.theta),
+                                       optional_of(tangents.inputs), optional_of(tangents.weight),
+                                       optional_of(tangents.theta));
 }
 
 variable_list PlasticFormula::jvp(const Saved& inputs, const variable_list& tangents) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/stream.h"
+#include "kernels/hierarchy/competition.h"
 #include "kernels/hierarchy/plastic.h"
 #include "kernels/hierarchy/plastic_backward.h"
 #include "kernels/hierarchy/plastic_tangent.h"
@@ -14,6 +15,7 @@ namespace torch_hrr::kernels {
 
 // Of float or of double.
 void launch_plastic(Storage storage, const PlasticParams& params, CudaStream stream);
+void launch_competing(Storage storage, const CompetingParams& params, CudaStream stream);
 
 // The gradient, and the elements of its workspace.
 int64_t plastic_backward_workspace(Storage storage, const PlasticBackwardParams& params);

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/hierarchy/plastic.cuh"
+#include "kernels/hierarchy/plastic_competing.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -45,6 +46,12 @@ void launch_plastic_with(const PlasticParams& params, const LaunchKernel& launch
     launch_kernel("plastic_scan", kernel, grid_for(params.learners), dim3(kCoupledThreads), 0, params);
   };
   params.batch == 1 ? start(plastic_coupled_kernel<T, true>) : start(plastic_coupled_kernel<T, false>);
+}
+
+template <typename T, typename LaunchKernel>
+void launch_competing_with(const CompetingParams& params, const LaunchKernel& launch_kernel) {
+  launch_kernel("plastic_scan", plastic_competing_kernel<T>, grid_for(params.scan.learners), dim3(kCoupledThreads),
+                kCompetingSharedBytes, params);
 }
 
 }  // namespace torch_hrr::kernels

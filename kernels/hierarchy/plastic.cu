@@ -10,4 +10,10 @@ void launch_plastic(Storage storage, const PlasticParams& params, CudaStream str
                               : launch_plastic_with<float>(params, launcher);
 }
 
+void launch_competing(Storage storage, const CompetingParams& params, CudaStream stream) {
+  const DeviceLauncher launcher{stream};
+  storage == Storage::kDouble ? launch_competing_with<double>(params, launcher)
+                              : launch_competing_with<float>(params, launcher);
+}
+
 }  // namespace torch_hrr::kernels

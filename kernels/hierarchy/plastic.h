@@ -5,6 +5,7 @@
 //   gha        dW_j = E[y_j (x - sum_{i <= j} y_i W_i)]
 //   subspace   dW_j = E[y_j (x - sum_i y_i W_i)]
 //   bcm        dW_j = E[y_j (y_j - theta_j) x], theta_j += (E[y_j^2] - theta_j) / tau
+//   softhebb   has kernels of its own, see competition.h
 //
 // E is the mean over the batch, and W += rate (dW - decay W); the tick's outputs come from the weights before. Products
 // with a row are summed in kSumLanes partial sums, element i in partial sum i % kSumLanes, which are then added by
@@ -18,7 +19,7 @@
 
 namespace torch_hrr::kernels {
 
-enum class LearningRule : int32_t { kHebb, kOja, kGha, kSubspace, kBcm };
+enum class LearningRule : int32_t { kHebb, kOja, kGha, kSubspace, kBcm, kSoftHebb };
 enum class Activation : int32_t { kLinear, kRelu, kTanh };
 
 constexpr int kSumLanes = 32;

@@ -102,6 +102,23 @@ KERNEL_HOST_DEVICE T normalize_row(T* row, int64_t size) {
   return whole_factor(squares, scale);
 }
 
+// a unless b is larger: never NaN unless a is.
+template <typename L>
+KERNEL_HOST_DEVICE L larger(L a, L b) {
+  return select(b > a, b, a);
+}
+template <typename V>
+KERNEL_HOST_DEVICE number_t<V> largest_lane(V vector) {
+  number_t<V> lanes[V::kLanes];
+  vector.store(lanes);
+  for (int width = V::kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      lanes[i] = larger(lanes[i], lanes[i + width]);
+    }
+  }
+  return lanes[0];
+}
+
 template <int kRows>
 struct Together {
   static constexpr int value = kRows;
@@ -125,6 +142,14 @@ KERNEL_HOST_DEVICE Vector<T> sums_over_rows(int64_t count, const Body& body) {
   Vector<T> folded[kLanes<T>];
   for_rows<kMost>(
       count, [&](int64_t r, auto together) __attribute__((always_inline)) { body(r, together, folded + r); });
+  // Few rows are summed one by one, by halves too.
+  if (count <= kLanes<T> / 4) {
+    T sums[kLanes<T>] = {};
+    for (int64_t r = 0; r < count; ++r) {
+      sums[r] = horizontal_sum(folded[r]);
+    }
+    return Vector<T>::load(sums);
+  }
   for (int64_t r = count; r < kLanes<T>; ++r) {
     folded[r] = Vector<T>::broadcast(0);
   }
@@ -265,6 +290,28 @@ class UnitRows {
             }
           });
     }
+  }
+
+  // The largest |sum_b gain_b x_b - loss w| of all rows.
+  T largest_step(int64_t batch, const T* gains, V loss, const T* x) const {
+    T losses[kLanes<T>];
+    (-loss).store(losses);
+    V largest = V::broadcast(0);
+    for (int64_t r = 0; r < count_; ++r) {
+      const V own = V::broadcast(losses[r]);
+      for (int64_t i = 0; i < size_; i += kLanes<T>) {
+        V step = own * V::load(from_ + r * size_ + i);
+        for (int64_t b = 0; b < batch; ++b) {
+          step = fused_multiply_add(V::broadcast(gains[b * kLanes<T> + r]), V::load(x + b * size_ + i), step);
+        }
+        largest = larger(largest, magnitude(step));
+      }
+    }
+    return largest_lane(largest);
+  }
+  // |w|^2
+  V squares() const {
+    return products_of_rows(from_);
   }
 
   // Of the rows where they have gone; returns what they were multiplied by.

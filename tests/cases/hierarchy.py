@@ -20,11 +20,15 @@ ops = torch.ops.torch_hrr
 NAN, INF = float("nan"), float("inf")
 INPUTS, WEIGHT = TensorArgument("inputs", "Tn"), TensorArgument("weight", "mn")
 THETA = TensorArgument("theta", "m", optional=True)
-RULES = ("hebb", "oja", "gha", "subspace", "bcm")
+RULES = ("hebb", "oja", "gha", "subspace", "bcm", "softhebb")
 ACTIVATIONS = ("linear", "relu", "tanh")
 OPTIONS = {"rule": "oja", "lr": 0.05, "activation": "tanh", "every": 1, "tau": 20.0, "decay": 0.0, "normalize": False}
+OPTIONS |= {"temperature": 0.7, "losers": 1.0, "scaled": False, "power": 0.0}
+PUBLISHED = {"losers": -1.0, "scaled": True, "power": 0.5}
+"""What multilayer SoftHebb sets."""
 
 ORDER = ("inputs", "weight", "rule", "lr", "activation", "every", "theta", "tau", "decay", "normalize")
+ORDER += ("temperature", "losers", "scaled", "power")
 
 
 def small(x: Tensor) -> Tensor:
@@ -55,6 +59,10 @@ def oracle(
     tau: float,
     decay: float,
     normalize: bool,
+    temperature: float,
+    losers: float,
+    scaled: bool,
+    power: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     batched = inputs.dim() > weight.dim()
     ticks = (inputs if batched else inputs.unsqueeze(-2)).movedim(-3, 0)[::every]
@@ -63,12 +71,19 @@ def oracle(
     function = {"linear": lambda u: u, "relu": lambda u: u.clamp(min=0), "tanh": torch.tanh}[activation]
     outputs = []
     for tick in ticks:
-        y = function((tick.unsqueeze(-2) * weight.unsqueeze(-3)).sum(-1))
-        y = y.clamp(min=0) if rule == "bcm" else y
+        u = (tick.unsqueeze(-2) * weight.unsqueeze(-3)).sum(-1)
+        y = function(u).clamp(min=0) if rule == "bcm" else function(u)
+        if rule == "softhebb":
+            excited = ((u - u.amax(-1, keepdim=True)) / temperature).exp() if u.numel() else u
+            y = excited / excited.sum(-1, keepdim=True)
         outputs.append(y)
         steps = torch.zeros_like(weight)
         for x, own in zip(tick.unbind(-2), y.unbind(-2), strict=True):
             taught, error = own, x.unsqueeze(-2)
+            if rule == "softhebb" and u.numel():
+                product = (x.unsqueeze(-2) * weight).sum(-1)
+                taught = torch.where(product == product.amax(-1, keepdim=True), own, losers * own)
+                error = error - product.unsqueeze(-1) * weight
             if rule == "bcm":
                 taught = own * (own - threshold)
             elif rule == "oja":
@@ -77,7 +92,12 @@ def oracle(
                 explained = own.unsqueeze(-1) * weight
                 error = error - (explained.cumsum(-2) if rule == "gha" else explained.sum(-2, keepdim=True))
             steps = steps + taught.unsqueeze(-1) * error
-        weight = weight + lr * steps / batch - lr * decay * weight
+        rate = torch.full_like(weight[..., :1], lr)
+        if rule == "softhebb" and power:
+            rate = lr * ((weight.square().sum(-1, keepdim=True).sqrt() - 1).abs() + 1e-10).pow(power)
+        if rule == "softhebb" and scaled and steps.numel():
+            steps = steps / (steps.abs().amax((-2, -1), keepdim=True) + batch * 1e-30) * batch
+        weight = weight + rate * steps / batch - rate * decay * weight
         if normalize:
             weight = weight / weight.square().sum(-1, keepdim=True).sqrt()
         threshold = threshold + (y.square().sum(-2) / batch - threshold) / tau
@@ -146,7 +166,7 @@ def errors(name: str, good: Sample, *more: TensorArgument) -> tuple[ErrorInput, 
                 text,
                 ("cpu",),
             )
-    rules = "rule must be 'hebb', 'oja', 'gha', 'subspace' or 'bcm', got 'Oja'"
+    rules = "rule must be 'hebb', 'oja', 'gha', 'subspace', 'bcm' or 'softhebb', got 'Oja'"
     table.replace("rule", "unknown", lambda _: "Oja", ValueError, rules)
     table.replace(
         "activation", "unknown", lambda _: "sigmoid", ValueError, "activation must be 'linear', 'relu' or 'tanh'"
@@ -158,11 +178,16 @@ def errors(name: str, good: Sample, *more: TensorArgument) -> tuple[ErrorInput, 
             "tau": ("finite and above 1", (1.0, 0.5, -1.0, NAN, INF)),
             "decay": ("finite and at least 0", (-0.1, NAN, INF)),
             "every": ("at least 1", (0, -1)),
+            "temperature": ("finite and above 0", (0.0, -1.0, NAN, INF)),
+            "losers": ("finite", (NAN, INF)),
+            "power": ("finite and at least 0", (-0.5, NAN, INF)),
         },
     )
-    for argument in ("lr", "decay"):
+    for argument in ("lr", "decay", "temperature", "losers", "power"):
         large = {"theta": None, "rule": "oja", argument: 1e39}
         table.add(argument, "float32", lambda _, own=large: own, ValueError, f"{argument} must be finite in float32")
+    small_one = {"theta": None, "rule": "oja", "temperature": 1e-60}
+    table.add("temperature", "0 in float32", lambda _: small_one, ValueError, "temperature must be above 0 in float32")
     overflow = re.escape("the result must have fewer than 2^60 elements, got sizes")
     table.add(
         "inputs",
@@ -192,19 +217,29 @@ CASE = OpCase(
         *(
             call(f"{ticks}x{n}x{units}-{rule}-{activation}", (ticks, n), units, rule=rule, activation=activation)
             for ticks, n, units in SIZES
-            for rule, activation in zip(RULES, (*ACTIVATIONS, *ACTIVATIONS[:2]), strict=True)
+            for rule, activation in zip(RULES, 2 * ACTIVATIONS, strict=True)
         ),
         *(
             call(f"batch-{rule}", (6, 3, 20), 5, batched=True, rule=rule, every=2, decay=0.1, theta=rule == "bcm")
             for rule in RULES
         ),
         # More columns than the CPU takes of a batch at a time, and odd numbers of rows and samples.
-        *(call(f"tiles-{rule}", (2, 41, 200), 7, batched=True, rule=rule) for rule in ("oja", "gha", "subspace")),
+        *(call(f"tiles-{rule}", (2, 41, 200), 7, batched=True, rule=rule) for rule in (*RULES[1:4], "softhebb")),
+        *(
+            call(f"published-{name}", (5, *batch, 20), 40, batched=bool(batch), rule="softhebb", **PUBLISHED | options)
+            for name, batch, options in (
+                ("online", (), {"decay": 0.1}),
+                ("batch", (3,), {"every": 2}),
+                ("unit", (3,), {"normalize": True, "power": 0.0}),
+            )
+        ),
+        call("layers-published", (2, 7, 18), 4, rule="softhebb", **PUBLISHED),
         *(call(f"normalize-{rule}", (5, 40), 6, rule=rule, normalize=True, decay=0.2) for rule in RULES),
         *(call(f"layers-{rule}", (2, 3, 7, 18), 4, rule=rule, every=3, theta=rule == "bcm") for rule in RULES),
         call("long", (1100, 30), 18, lr=0.01),
         call("no-ticks", (0, 5), 3, rule="bcm"),
         call("no-units", (4, 5), 0),
+        call("no-units-softhebb", (4, 5), 0, rule="softhebb", **PUBLISHED),
         call("no-layers", (0, 4, 5), 3),
         call("still", (4, 5), 3, lr=0.0),
     ),
@@ -212,6 +247,7 @@ CASE = OpCase(
         *(call(rule, (3, 3), 2, rule=rule, activation="tanh", theta=rule == "bcm") for rule in RULES),
         call("batch", (3, 2, 3), 2, batched=True, rule="gha", activation="linear", every=2, decay=0.3),
         call("layers", (2, 2, 3), 2, rule="bcm", normalize=True),
+        call("published", (3, 2, 3), 2, batched=True, rule="softhebb", decay=0.3, **PUBLISHED),
     ),
     sized=lambda batch, items, dim: call(
         f"{batch}x{items}x{dim}", (batch, 3, dim), items, rule="bcm", theta=True, lr=1 / (dim + 1)
@@ -247,7 +283,7 @@ def derived(sample: Sample, more: tuple[TensorArgument, ...], absent: str = "", 
     for argument, size in zip(more, sizes, strict=True):
         is_absent = argument.name == absent or (argument.dims == "m" and sample.options["rule"] != "bcm")
         shapes[argument.name] = None if is_absent else size
-    order = (*shapes, *NUMBERS, *options)
+    order = (*shapes, *options, *NUMBERS)
     return dataclasses.replace(sample, shapes=shapes, options={**sample.options, **options}, order=order)
 
 

@@ -339,6 +339,9 @@ void launch_layers() {
         params.batch = batch;
         params.units = 800;
         params.size = size;
+        CompetingParams competing;
+        competing.scan = params;
+        launch_competing(storage, competing, kStream);
         for (const LearningRule rule : {LearningRule::kOja, LearningRule::kGha}) {
           params.rule = rule;
           launch_plastic(storage, params, kStream);

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from torch_hrr import _progress
-from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, plastic_scan
+from torch_hrr.hierarchy import HebbianCore, HierarchicalLevel, SoftHebb, plastic_scan
 
-RULES = ("hebb", "oja", "gha", "subspace", "bcm")
+RULES = ("hebb", "oja", "gha", "subspace", "bcm", "softhebb")
+PUBLISHED = {"losers": -1.0, "scaled": True, "power": 0.5}
 
 
 def components(count=4000, dim=12, seed=0):
@@ -83,14 +84,14 @@ def test_weights_decay_and_rows_are_projected():
 
 
 @pytest.mark.parametrize("batch", (None, 3))
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("rule", "more"), (*((rule, {}) for rule in RULES), ("softhebb", PUBLISHED)))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
-def test_one_call_is_bit_equal_to_calls_of_parts(rule, dtype, batch):
+def test_one_call_is_bit_equal_to_calls_of_parts(rule, more, dtype, batch):
     """Across the tiles of time in which the CPU works too."""
     steps = 1300 if batch is None else 40
     inputs = torch.randn(*(steps, 37) if batch is None else (steps, batch, 37), dtype=dtype)
     weight = 0.1 * torch.randn(21, 37, dtype=dtype)
-    options = {"rule": rule, "lr": 1e-3, "every": 2}
+    options = {"rule": rule, "lr": 1e-3, "every": 2, **more}
     outputs, learned, theta = plastic_scan(inputs, weight, **options)
     parts = []
     own, threshold = weight, None
@@ -171,12 +172,42 @@ def test_a_second_derivative_keeps_the_weights_of_few_ticks(rule):
     assert second.isfinite().all() and second.norm() > 0
 
 
+def test_units_that_compete_are_exact_where_a_softmax_is():
+    """Far apart one unit has all, ties share; losers go where the winner came from; a step has its largest entry."""
+    weight, x = torch.eye(3), torch.tensor([[[300.0, 0.0, 0.0], [-1000.0, 0.0, 0.0]]])
+    outputs, learned, _ = plastic_scan(x, weight, "softhebb", 0.5, temperature=1e-3)
+    assert torch.equal(outputs, torch.tensor([[[1.0, 0, 0], [0, 0.5, 0.5]]]))
+    # Sample 0: y (x - u w) of unit 0 is 0; sample 1 moves units 1 and 2 by lr / 2 / 2 of it.
+    assert torch.equal(learned, torch.tensor([[1.0, 0, 0], [-125.0, 1, 0], [-125.0, 0, 1]]))
+    signed = plastic_scan(x[0, 1:], weight, "softhebb", 0.5, temperature=1e-3, losers=-1.0)[1]
+    assert torch.equal(signed, torch.tensor([[1.0, 0, 0], [-250.0, 1, 0], [250.0, 0, 1]]))
+    scaled = plastic_scan(x[0, 1:], weight, "softhebb", 0.5, temperature=1e-3, losers=-1.0, scaled=True)[1]
+    assert torch.equal(scaled, torch.tensor([[1.0, 0, 0], [-0.5, 1, 0], [0.5, 0, 1]]))
+    still = plastic_scan(torch.zeros(1, 3), weight, "softhebb", 0.5, scaled=True)[1]
+    assert torch.equal(still, weight)
+    # At distance 3 from norm 1, of a row of zeros 1.
+    rows = torch.diag(torch.tensor([4.0, 0.0]))
+    fast = plastic_scan(torch.tensor([[0.0, 1.0]]), rows, "softhebb", 0.5, power=2.0)[1]
+    torch.testing.assert_close(fast, torch.tensor([[4.0, 0.5 * 9 / 2], [0.0, 0.5 / 2]]))
+
+
+@pytest.mark.parametrize("bad", (float("nan"), float("inf")))
+def test_a_number_that_is_not_finite_spoils_a_layer_that_competes_and_no_other(bad):
+    inputs, weight = torch.randn(2, 4, 20), torch.randn(2, 33, 20)
+    clean, kept, _ = plastic_scan(inputs, weight, "softhebb")
+    inputs[1, 2, 3] = bad
+    outputs, learned, _ = plastic_scan(inputs, weight, "softhebb")
+    assert torch.equal(outputs[0], clean[0]) and torch.equal(learned[0], kept[0])
+    assert torch.equal(outputs[1, :2], clean[1, :2]) and outputs[1, 2:].isnan().all() and learned[1].isnan().any()
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_outputs_come_from_the_weights_before(rule):
     inputs, weight = torch.randn(3, 6), torch.randn(4, 6)
     outputs, learned, _ = plastic_scan(inputs[:1], weight, rule=rule, lr=0.1)
-    expected = torch.tanh(inputs[:1] @ weight.T)
-    assert torch.allclose(outputs, expected.relu() if rule == "bcm" else expected, atol=1e-6)
+    u = inputs[:1] @ weight.T
+    expected = {"bcm": torch.tanh(u).relu(), "softhebb": torch.softmax(u, -1)}.get(rule, torch.tanh(u))
+    assert torch.allclose(outputs, expected, atol=1e-6)
     assert not torch.equal(learned, weight)
     _, same, _ = plastic_scan(inputs, weight, rule=rule, lr=0.0)
     assert torch.equal(same, weight)
@@ -245,7 +276,7 @@ def test_parts_of_a_long_call_are_bit_equal_to_it(rule, batch, monkeypatch):
     monkeypatch.setattr(_progress, "_PART", 0.0)
     found = plastic_scan(inputs, weight, **arguments, progress=lambda *each: seen.append(each))
     assert all(map(torch.equal, found, expected)) and seen == [(done, 7) for done in range(1, 8)]
-    layer = HebbianCore(6, 4, rule=rule)
+    layer = SoftHebb(6, 4) if rule == "softhebb" else HebbianCore(6, 4, rule=rule)
     before = copy.deepcopy(layer.state_dict())
     with monkeypatch.context() as patch:
         patch.setattr(_progress, "interrupts_held_back", interrupted)

@@ -1,8 +1,8 @@
 """A layer that learns at every tick, as a loop of torch operators; the same definition as ``torch_hrr.hierarchy``."""
 
 import functools
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,15 +15,35 @@ def activated(u: Tensor, activation: str) -> Tensor:
     return torch.relu(u) if activation == "relu" else u
 
 
-def outputs_of(inputs: Tensor, weight: Tensor, rule: str, activation: str) -> Tensor:
-    """``f(x W^T)``, ``[..., B, m]``; of bcm never negative."""
+def outputs_of(inputs: Tensor, weight: Tensor, rule: str, activation: str, temperature: float = 1.0) -> Tensor:
+    """``f(x W^T)``, ``[..., B, m]``; of bcm never negative, of softhebb a softmax."""
+    if rule == "softhebb":
+        return torch.softmax(inputs @ weight.mT / temperature, -1)
     y = activated(inputs @ weight.mT, activation)
     return torch.relu(y) if rule == "bcm" else y
 
 
-def step_of(inputs: Tensor, outputs: Tensor, weight: Tensor, rule: str, theta: Tensor) -> Tensor:
+def rates_of(weight: Tensor, power: float) -> Tensor:
+    """What softhebb multiplies lr by, ``[..., m, 1]``."""
+    squares = weight.square().sum(-1, keepdim=True)
+    # The norm of zeros has no derivative.
+    length = torch.where(squares > 0, squares, 1.0).sqrt() * (squares > 0)
+    return ((length - 1).abs() + 1e-10) ** power
+
+
+def step_of(
+    inputs: Tensor, outputs: Tensor, weight: Tensor, rule: str, theta: Tensor, losers: float, scaled: bool
+) -> Tensor:
     """``dW`` of a tick, ``[..., m, n]``, of inputs ``[..., B, n]`` and outputs ``[..., B, m]``."""
     batch = inputs.shape[-2]
+    if rule == "softhebb":
+        products = inputs @ weight.mT
+        wins = torch.zeros_like(outputs)
+        if weight.shape[-2]:
+            wins = wins.scatter(-1, products.argmax(-1, keepdim=True), 1.0)
+        shares = outputs * (losers + (1 - losers) * wins)
+        step = shares.mT @ inputs / batch - (shares * products).mean(-2).unsqueeze(-1) * weight
+        return step / (step.abs().amax((-2, -1), keepdim=True) + 1e-30) if scaled and weight.shape[-2] else step
     if rule == "bcm":
         outputs = outputs * (outputs - theta.unsqueeze(-2))
     step = outputs.mT @ inputs / batch
@@ -58,13 +78,20 @@ def _ticks(
     tau: float,
     decay: float,
     normalize: bool,
+    temperature: float,
+    losers: float,
+    scaled: bool,
+    power: float,
 ) -> Iterator[_Tick]:
     """The ticks of `plastic_scan`, one by one."""
     state = torch.ones_like(weight[..., 0]) if theta is None or rule != "bcm" else theta
     for tick in inputs.movedim(weight.dim() - 2, 0)[::every]:
         x = tick if inputs.dim() > weight.dim() else tick.unsqueeze(-2)
-        y = outputs_of(x, weight, rule, activation)
-        learned, norm = weight + lr * (step_of(x, y, weight, rule, state) - decay * weight), None
+        y = outputs_of(x, weight, rule, activation, temperature)
+        change = lr * (step_of(x, y, weight, rule, state, losers, scaled) - decay * weight)
+        if rule == "softhebb" and power:
+            change = rates_of(weight, power) * change
+        learned, norm = weight + change, None
         if normalize:
             # Squares of the row itself might over- or underflow.
             largest = learned.detach().abs().amax(-1, keepdim=True)
@@ -103,6 +130,10 @@ def plastic_scan(
     tau: float = 100.0,
     decay: float = 0.0,
     normalize: bool = False,
+    temperature: float = 1.0,
+    losers: float = 1.0,
+    scaled: bool = False,
+    power: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``W += lr (dW - decay W)`` at ticks 0, every, 2 every, ...; outputs, weight and theta."""
     given, wide = _dtypes(inputs, weight, theta)
@@ -110,11 +141,20 @@ def plastic_scan(
     state = torch.ones_like(weight[..., 0]) if theta is None or rule != "bcm" else theta.to(wide)
     outputs = []
     learned = weight
-    for tick in _ticks(inputs, weight, state, rule, lr, activation, every, tau, decay, normalize):
+    numbers: tuple[Any, ...] = (lr, activation, every, tau, decay, normalize, temperature, losers, scaled, power)
+    for tick in _ticks(inputs, weight, state, rule, *numbers):
         outputs.append(tick.outputs)
         learned, state = tick.learned, tick.next_theta
     thresholds = state if rule == "bcm" else state[..., :0]
     return _gathered(outputs, inputs, weight).to(given), learned.to(given), thresholds.to(given)
+
+
+def _competition(
+    lr: float, activation: str, every: int, *numbers: Any
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Outputs and weight of softhebb as a function of inputs and weight, which torch differentiates."""
+    options = ("softhebb", lr, activation, every, None, *numbers)
+    return lambda inputs, weight: plastic_scan(inputs, weight, *options)[:2]
 
 
 def _slope(y: Tensor, rule: str, activation: str) -> Tensor:
@@ -142,6 +182,7 @@ def _plastic_scan_backward(
     grad_outputs: Tensor | None,
     grad_weight: Tensor | None,
     grad_theta: Tensor | None,
+    for_inputs: bool,
     rule: str,
     lr: float,
     activation: str,
@@ -149,13 +190,23 @@ def _plastic_scan_backward(
     tau: float,
     decay: float,
     normalize: bool,
-    for_inputs: bool,
+    temperature: float,
+    losers: float,
+    scaled: bool,
+    power: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of inputs, weight and theta, tick by tick from the last; absent ones are 0."""
     given, wide = _dtypes(inputs, weight, theta, grad_outputs, grad_weight, grad_theta)
     time, batched = weight.dim() - 2, inputs.dim() > weight.dim()
     own = (inputs.to(wide), weight.to(wide), None if theta is None else theta.to(wide))
-    ticks = list(_ticks(*own, rule, lr, activation, every, tau, decay, normalize))
+    numbers: tuple[Any, ...] = (lr, activation, every, tau, decay, normalize, temperature, losers, scaled, power)
+    if rule == "softhebb":
+        scan = _competition(*numbers)
+        results, pull = torch.func.vjp(scan, *own[:2])[:2]
+        of_x, of_w = pull((_or_zeros(grad_outputs, results[0]), _or_zeros(grad_weight, results[1])))
+        none = of_w[..., :0].sum(-1)[..., :0]
+        return (of_x if for_inputs else none).to(given), of_w.to(given), none.to(given)
+    ticks = list(_ticks(*own, rule, *numbers))
     of_weight = _or_zeros(grad_weight, own[1])
     of_theta = _or_zeros(grad_theta if rule == "bcm" else None, own[1][..., 0])
     of_inputs = torch.zeros_like(own[0])
@@ -208,6 +259,10 @@ def _plastic_scan_tangent(
     tau: float,
     decay: float,
     normalize: bool,
+    temperature: float,
+    losers: float,
+    scaled: bool,
+    power: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The tangents of outputs, weight and theta, tick by tick; absent ones are 0."""
     given, wide = _dtypes(inputs, weight, theta, tangent_inputs, tangent_weight, tangent_theta)
@@ -216,8 +271,13 @@ def _plastic_scan_tangent(
     dw = _or_zeros(tangent_weight, own[1])
     dtheta = _or_zeros(tangent_theta if rule == "bcm" else None, own[1][..., 0])
     moved = _or_zeros(tangent_inputs, own[0])
+    numbers: tuple[Any, ...] = (lr, activation, every, tau, decay, normalize, temperature, losers, scaled, power)
+    if rule == "softhebb":
+        scan = _competition(*numbers)
+        of_outputs, of_weight = torch.func.jvp(scan, own[:2], (moved, dw))[1]
+        return of_outputs.to(given), of_weight.to(given), dtheta[..., :0].to(given)
     outputs = []
-    for i, tick in enumerate(_ticks(*own, rule, lr, activation, every, tau, decay, normalize)):
+    for i, tick in enumerate(_ticks(*own, rule, *numbers)):
         x, y, w, threshold, *_ = tick
         batch = x.shape[-2]
         dx = moved.select(time, i * every)

@@ -12,7 +12,7 @@ from torch_hrr._checks import can_be_cut, check_bool, choice, optional_tensor, r
 from torch_hrr._ops import ops as _ops
 from torch_hrr._progress import Progress, Tick, in_parts, is_long, ticking
 
-RULES = ("hebb", "oja", "gha", "subspace", "bcm")
+RULES = ("hebb", "oja", "gha", "subspace", "bcm", "softhebb")
 ACTIVATIONS = ("linear", "relu", "tanh")
 
 
@@ -27,6 +27,10 @@ def plastic_scan(
     tau: float = 100.0,
     decay: float = 0.0,
     normalize: bool = False,
+    temperature: float = 1.0,
+    losers: float = 1.0,
+    scaled: bool = False,
+    power: float = 0.0,
     *,
     progress: Progress = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,24 +45,28 @@ def plastic_scan(
     * ``"subspace"``: ``dW_j = E[y_j (x - sum_i y_i W_i)]``: a basis of their span
     * ``"bcm"``: ``dW_j = E[y_j (y_j - theta_j) x]`` with outputs ``relu(f(W x))``, then
       ``theta_j += (E[y_j^2] - theta_j) / tau``
+    * ``"softhebb"``: ``dW_j = E[s_j (x - u_j W_j)]`` with ``u = W x`` and outputs ``softmax(u / temperature)`` whatever
+      f; s_j is y_j for the winner, the unit of the largest u, and ``losers y_j`` for the others: rows to norm 1, each
+      to the mean direction of the inputs it wins. With `scaled` dW is divided by its largest absolute entry, and lr is
+      multiplied by ``| |W_j| - 1 |^power``
 
     With ``normalize`` every row is then scaled to norm 1, however large or small it is; a row of zeros stays one. Half
     types are computed in float32 and rounded once, at the end of the call.
 
     Differentiable in every mode with respect to inputs, weight and theta. Backward runs the ticks again and keeps the
     weights of about ``2 sqrt(T)`` of them; it and forward mode have kernels, on the CPU and on a GPU. Second
-    derivatives run torch's operators tick by tick. A gradient of a gradient keeps the weights of about ``2 sqrt(T)``
-    ticks too; a gradient through forward mode, and third derivatives, keep those of all.
+    derivatives, and all of softhebb, run torch's operators tick by tick. A gradient of a gradient keeps the weights of
+    about ``2 sqrt(T)`` ticks too; a gradient through forward mode, and third derivatives, keep those of all.
     Deterministic: T ticks in one call are bit-equal to T calls in float32 and float64, and the same bits come from
     every instruction set, with any number of threads and whatever the layout. Cost: for hebb, oja and bcm each row of
     weights stays in the nearest cache for all ticks, in the scan's CUDA kernel in a warp's registers (up to n = 1024 in
-    float32, 512 in float64); gha and subspace read and write all weights twice a tick.
+    float32, 512 in float64); gha and subspace read and write all weights twice a tick, softhebb once.
 
     Args:
         inputs: ``[..., T, n]``, or ``[..., T, B, n]`` with B samples a tick; float32, float64, float16 or bfloat16; a
             NumPy array is copied.
         weight: ``[..., m, n]``; its leading dimensions are layers that learn apart, the same as those of inputs.
-        rule: "hebb", "oja", "gha", "subspace" or "bcm".
+        rule: "hebb", "oja", "gha", "subspace", "bcm" or "softhebb".
         lr: learning rate, at least 0 and finite in the dtype that is computed in. Oja's rules are stable while lr times
             the largest eigenvalue of ``E[x x^T]`` is below 1.
         activation: f: "linear", "relu" or "tanh".
@@ -68,6 +76,13 @@ def plastic_scan(
         tau: time constant of theta in ticks, above 1.
         decay: share of the weights, times lr, that is lost at every tick; at least 0.
         normalize: whether rows are scaled to norm 1 after every update.
+        temperature: of softhebb's softmax, above 0 and finite in the dtype that is computed in: near 0 one unit wins,
+            far above 1 all take part.
+        losers: factor of the steps of softhebb's losing units, finite: 1 lets them learn as the winner does, -1 drives
+            them away from what it wins.
+        scaled: whether softhebb's steps are divided by their largest absolute entry plus 1e-30.
+        power: exponent of softhebb's rate, at least 0: 0 keeps it constant, 1/2 slows rows as they come to norm 1, from
+            which 1e-10 is added to their distance.
         progress: called with the ticks done and all; True shows a bar, None nothing. Many ticks in float32 or float64
             on the CPU, without a gradient, run in parts of a fifth of a second with the same bits, between which Ctrl-C
             ends the call; others in one.
@@ -87,16 +102,18 @@ def plastic_scan(
     J. Math. Biology 15, 1982; Sanger, Optimal unsupervised learning in a single-layer linear feedforward neural
     network, Neural Networks 2, 1989; Bienenstock, Cooper and Munro, Theory for the development of neuron selectivity,
     J. Neuroscience 2, 1982; Intrator and Cooper, Objective function formulation of the BCM theory, Neural Networks 5,
-    1992.
+    1992; Moraitis et al., SoftHebb, Neuromorphic Computing and Engineering 2, 2022; `losers`, `scaled` and `power`:
+    Journé et al., Hebbian deep learning without feedback, ICLR 2023.
     """
     op = "plastic_scan"
     rule = choice(op, "rule", rule, RULES)
     activation = choice(op, "activation", activation, ACTIVATIONS)
-    normalize = check_bool(op, "normalize", normalize)
+    normalize, scaled = check_bool(op, "normalize", normalize), check_bool(op, "scaled", scaled)
     inputs, weight = tensor(op, "inputs", inputs), tensor(op, "weight", weight)
     theta = optional_tensor(op, "theta", theta)
     words = (rule, real(op, "lr", lr), activation, signed(op, "every", every))
-    numbers = (real(op, "tau", tau), real(op, "decay", decay), normalize)
+    competition = (real(op, "temperature", temperature), real(op, "losers", losers), scaled, real(op, "power", power))
+    numbers = (real(op, "tau", tau), real(op, "decay", decay), normalize, *competition)
     tick = ticking(op, progress)
     axis = weight.dim() - 2
     # First a bound that costs nothing: most calls are far from long.

@@ -14,6 +14,15 @@ void execute(const kernels::PlasticParams& params, const at::Tensor& outputs) {
   kernels::launch_plastic(storage_of(outputs), params, c10::cuda::getCurrentCUDAStream().stream());
 }
 
+void execute(const kernels::CompetingParams& params, const at::Tensor& outputs) {
+  const c10::cuda::CUDAGuard guard(outputs.device());
+  // The allocator keeps it until the stream has passed the launch.
+  const at::Tensor workspace = at::empty({params.scan.learners, params.workspace_elements()}, outputs.options());
+  kernels::CompetingParams own = params;
+  own.workspace = workspace.mutable_data_ptr();
+  kernels::launch_competing(storage_of(outputs), own, c10::cuda::getCurrentCUDAStream().stream());
+}
+
 void execute(const kernels::PlasticBackwardParams& params, const at::Tensor& grad_weight) {
   const c10::cuda::CUDAGuard guard(grad_weight.device());
   const kernels::Storage storage = storage_of(grad_weight);

@@ -217,13 +217,16 @@ TORCH_HRR_API void gradient_magnitude_out(at::Tensor& out, const at::Tensor& fie
 
 // A layer y = f(x W^T) that learns at ticks 0, every, 2 every, ... of inputs [..., T, n] or [..., T, B, n], weight
 // [..., m, n]: W += lr (dW - decay W), where dW is a mean over the batch, and with `normalize` every row is then scaled
-// to norm 1. rule: "hebb", "oja", "gha", "subspace" or "bcm", whose theta [..., m] starts at 1 if not given. Returns
-// the outputs [..., ceil(T / every), (B,) m], each from the weights before its update, weight and theta ([..., 0] for
-// rules without one); all have derivatives.
+// to norm 1. rule: "hebb", "oja", "gha", "subspace", "bcm", whose theta [..., m] starts at 1 if not given, or
+// "softhebb", whose outputs are softmax(x W^T / temperature). Of softhebb alone: units other than a sample's winner
+// learn with the factor `losers`; `scaled` divides a step by its largest element; `power` is the exponent with which a
+// unit's rate falls as its row comes to norm 1. Returns the outputs [..., ceil(T / every), (B,) m], each from the
+// weights before its update, weight and theta ([..., 0] for rules without one); all have derivatives.
 TORCH_HRR_API std::tuple<at::Tensor, at::Tensor, at::Tensor> plastic_scan(
     const at::Tensor& inputs, const at::Tensor& weight, std::string_view rule = "oja", double lr = 1e-3,
     std::string_view activation = "tanh", int64_t every = 1, const std::optional<at::Tensor>& theta = std::nullopt,
-    double tau = 100, double decay = 0, bool normalize = false);
+    double tau = 100, double decay = 0, bool normalize = false, double temperature = 1, double losers = 1,
+    bool scaled = false, double power = 0);
 
 }  // namespace torch_hrr
 

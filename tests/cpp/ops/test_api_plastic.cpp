@@ -15,7 +15,8 @@ constexpr double kTau = 20;
 Inputs direct_scan(const Tensor& inputs, Tensor weight, const std::string& rule, Tensor theta) {
   Inputs outputs;
   for (const Tensor& x : inputs.unbind(0)) {
-    Tensor y = at::tanh(at::mv(weight, x));
+    const Tensor u = at::mv(weight, x);
+    Tensor y = rule == "softhebb" ? at::softmax(u, -1) : at::tanh(u);
     Tensor taught = y;
     if (rule == "bcm") {
       y = at::relu(y);
@@ -26,6 +27,8 @@ Inputs direct_scan(const Tensor& inputs, Tensor weight, const std::string& rule,
       step = step - y.square().unsqueeze(-1) * weight;
     } else if (rule == "gha") {
       step = step - at::matmul(at::outer(y, y).tril(), weight);
+    } else if (rule == "softhebb") {
+      step = step - (y * u).unsqueeze(-1) * weight;
     }
     outputs.push_back(y);
     weight = weight + kRate * step;
@@ -109,7 +112,7 @@ TEST_P(ApiPlastic, HasGradientsOfWeightsAlone) {
   EXPECT_LE(relative_error(own, weight.grad()), 1e-12);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, ApiPlastic, ::testing::Values("hebb", "oja", "gha", "bcm"));
+INSTANTIATE_TEST_SUITE_P(Rules, ApiPlastic, ::testing::Values("hebb", "oja", "gha", "bcm", "softhebb"));
 
 }  // namespace
 }  // namespace torch_hrr::testing

@@ -48,6 +48,34 @@ void profile_plastic(std::vector<Profile>& all, const std::string& op, LearningR
           [&] { launch_plastic_with<float>(params, HostLauncher{}); });
 }
 
+void profile_competing(std::vector<Profile>& all, int64_t ticks, int64_t batch, int64_t size, int64_t units) {
+  CompetingParams params;
+  PlasticParams& p = params.scan;
+  p.learners = 1;
+  p.ticks = ticks;
+  p.batch = batch;
+  p.units = units;
+  p.size = size;
+  p.rate = 1e-3;
+  const std::vector<float> inputs = normal_elements(ticks * batch * size, 1);
+  std::vector<float> weight = normal_elements(units * size, 2);
+  for (float& w : weight) {
+    w *= 0.05f;
+  }
+  auto outputs = poisoned<float>(static_cast<std::size_t>(ticks * batch * units));
+  auto workspace = poisoned<float>(static_cast<std::size_t>(params.workspace_elements()));
+  p.inputs = inputs.data();
+  p.weight = weight.data();
+  p.outputs = outputs.data();
+  params.workspace = workspace.data();
+  const std::vector<NamedArray> arrays = {{"inputs", inputs.data()},
+                                          {"weight", weight.data(), Role::kResult},
+                                          {"outputs", outputs.data(), Role::kResult},
+                                          {"workspace", workspace.data(), Role::kWorkspace}};
+  profile(all, "plastic_scan softhebb", shape_of(ticks, batch, size, units), arrays,
+          [&] { launch_competing_with<float>(params, HostLauncher{}); });
+}
+
 void profile_plastic_backward(std::vector<Profile>& all, const std::string& op, LearningRule rule, int64_t ticks,
                               int64_t batch, int64_t size, int64_t units, bool for_inputs) {
   PlasticBackwardParams params;
@@ -132,6 +160,7 @@ void profile_hierarchy(std::vector<Profile>& all) {
   profile_plastic(all, "plastic_scan oja", LearningRule::kOja, 4, 16, 208, 400);
   profile_plastic(all, "plastic_scan gha", LearningRule::kGha, 8, 1, 512, 64);
   profile_plastic(all, "plastic_scan subspace", LearningRule::kSubspace, 4, 4, 512, 64);
+  profile_competing(all, 8, 1, 512, 64);
   profile_plastic_backward(all, "plastic_scan_backward", LearningRule::kOja, 16, 1, 112, 200, true);
   profile_plastic_backward(all, "plastic_scan_backward weights", LearningRule::kOja, 16, 1, 112, 200, false);
   profile_plastic_backward(all, "plastic_scan_backward gha", LearningRule::kGha, 4, 1, 512, 64, true);
