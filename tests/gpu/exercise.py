@@ -269,7 +269,10 @@ def hierarchies(small: bool, generator: torch.Generator, device: str = "cuda") -
         check("a hierarchy", there, here)
     states = [manager.state_dict() for manager in managers]
     for name, here in states[1].items():
-        check(f"a hierarchy's {name}", states[0][name], here)
+        both = (states[0][name], here)
+        # Sums are held by their bits.
+        there, here = (each.view(torch.float64) for each in both) if name.endswith("sums") else both
+        check(f"a hierarchy's {name}", there, here)
 
 
 def learner(device: str) -> hierarchy.HierarchyManager:

@@ -22,6 +22,8 @@ from torch_hrr.runtime import resolve_device
 
 _FAST_THETA = 1.0
 """lr tau of bcm from which theta lags behind what it should bound."""
+_FACTORS = ("lr", "decay", "temperature", "losers", "power")
+"""Settings that are computed with."""
 # How weights are drawn.
 DRAWN: dict[str, Spec] = {"seed": Seed().or_none(), "device": Device(), "dtype": Dtype().or_none()}
 SIZES: dict[str, Spec] = {"input_size": Int(1), "output_size": Int(1)}
@@ -168,11 +170,13 @@ class Layer(DescribedModule):
     def check(self, op: str) -> None:
         """TypeError or ValueError if a setting or the state, which may be written, would be an error in `process`."""
         for name, spec in self._own.items():
-            value = spec(op, name, getattr(self, name))
+            given = getattr(self, name)
+            value = spec(op, name, given)
             # Half types are computed in float32.
-            if name in ("lr", "decay") and self.dtype != torch.float64 and value > torch.finfo(torch.float32).max:
+            if name in _FACTORS and self.dtype != torch.float64 and abs(value) > torch.finfo(torch.float32).max:
                 raise ValueError(f"{op}: {name} must be finite in float32, got {value:g}")
-            setattr(self, name, value)
+            if value is not given:
+                setattr(self, name, value)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -246,7 +250,7 @@ class ReactiveLayer(Layer):
 
 
 class HebbianCore(Layer):
-    """A layer that learns by a local rule at every tick: ``y = f(W x)`` and `plastic_scan`'s rules.
+    """A layer that learns by a local rule at every tick: ``y = f(W x)`` and a rule of `plastic_scan`.
 
     Attributes:
         weight: ``[m, n]``, from N(0, 1/n) at first.
@@ -256,7 +260,7 @@ class HebbianCore(Layer):
 
     theta: Tensor
     _own: ClassVar[dict[str, Spec]] = {
-        "rule": Choice(RULES),
+        "rule": Choice(tuple(rule for rule in RULES if rule != "softhebb")),
         "lr": Real(0),
         "activation": Choice(ACTIVATIONS),
         "tau": Real(1, open_left=True),

@@ -349,7 +349,7 @@ def through(
 
     rows_each = len(rows) if axis else 1
     seconds = rows_each * sum(level._seconds() for level in levels)
-    state = (buffer for level in levels for buffer in level.buffers())
+    state = (buffer for level in levels for buffer in level.buffers() if buffer.is_floating_point())
     if is_long(seconds * count) and all(map(may_be_cut, (rows, *state))) and not (axis and any(learning)):
         fixed = max(-(-_ROWS // rows_each), int(_PART / seconds))
         in_parts(op, count, seconds, run, tick, **({} if all(learning) else {"most": fixed, "least": fixed}))

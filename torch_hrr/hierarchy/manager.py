@@ -3,7 +3,7 @@
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -260,7 +260,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
     def _from_settings(
         cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
-        made = cls(**options)
+        made, made_of = cls(**options), cast("dict[str, Tensor]", tensors)
         levels = settings.pop("levels")
         if settings:
             raise ValueError(f"levels alone, got {sorted(settings)}")
@@ -276,6 +276,12 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
                 kind: Any = _LAYERS[own.pop("class")]
                 weight = f"levels.{number}.layers.{i}.weight"
                 _check_shape(tensors, weight, (own["output_size"], own["input_size"]))
+                if kind is SoftHebb and "center" not in own:
+                    # From before inputs were centred.
+                    own["center"] = False
+                    empty = kind(own["input_size"], 1, seed=0, device="cpu", dtype=tensors[weight].dtype)
+                    for name in ("mean", "sums"):
+                        made_of[weight.replace("weight", name)] = getattr(empty, name)
                 level.add_layer(kind(**own, device=device, dtype=tensors[weight].dtype))
             level.steps = integer("load", "steps", steps, 0)
             made.add_level(level)
