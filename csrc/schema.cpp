@@ -123,6 +123,12 @@ TORCH_LIBRARY(torch_hrr, m) {
       tags);
   m.def("_field_moments(Tensor field, float small) -> Tensor", tags);
   m.def("_field_moments.out(Tensor field, float small, *, Tensor(a!) out) -> ()", tags);
+  m.def(
+      "_field_control_(Tensor(a!) field, Tensor(b!) weights, Tensor(c!) state, Tensor(d!) prediction, Tensor(e!) key, "
+      "Tensor(f!) out, Tensor places, Tensor sensory, Tensor reward, Tensor ended, float decay, float diffusion, "
+      "float discount, float critic_rate, float motor_rate, float correlation, float deviation, bool learns, "
+      "bool discrete, bool dense) -> ()",
+      tags);
   m.def("field_gradient(Tensor field, bool normalize=True) -> Tensor", tags);
   m.def("field_gradient.out(Tensor field, bool normalize=True, *, Tensor(a!) out) -> ()", tags);
   m.def("_field_gradient_backward(Tensor derivatives, bool normalize=True) -> Tensor", tags);

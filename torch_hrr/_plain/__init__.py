@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch_hrr._plain import assembly, assembly_connectome, assembly_rounds, encoding, field, hierarchy, hrr
+from torch_hrr._plain import (
+    assembly,
+    assembly_connectome,
+    assembly_rounds,
+    encoding,
+    field,
+    field_control,
+    hierarchy,
+    hrr,
+)
 
 _HRR = (
     "bind", "unbind", "bind_normalize", "superpose", "bind_superpose", "multibind", "inverse", "unitary", "bind_power",
@@ -31,6 +40,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "field_evolve": field.evolve,
     "_field_evolve_part": field.evolve_part,
     "_field_moments": field.moments,
+    "_field_control_": field_control.control_,
     "field_gradient": field.gradient,
     "_field_gradient_backward": field.gradient_backward,
     "gradient_magnitude": field.gradient_magnitude,

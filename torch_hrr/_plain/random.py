@@ -18,10 +18,10 @@ def mix64(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int | Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ten rounds of Philox on 32-bit words held in int64, whose products wrap as unsigned ones do."""
     a, b, c, d = counter
-    low, high = key & _WORD, key >> 32
+    low, high = key & _WORD, key >> 32 & _WORD
     for _ in range(10):
         left, right = a * 0xD2511F53, c * 0xCD9E8D57
         a, b = (right >> 32 & _WORD) ^ b ^ low, right & _WORD
@@ -30,7 +30,7 @@ def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int) -> tupl
     return a, b, c, d
 
 
-def normals(seed: int, first: int, places: Tensor) -> Tensor:
+def normals(seed: int | Tensor, first: int | Tensor, places: Tensor) -> Tensor:
     """float32 numbers of N(0, 1): those at `places` of the sequence that starts at block `first`."""
     block = places >> 2
     low = (first & _WORD) + (block & _WORD)
