@@ -51,16 +51,16 @@ def _kernel(operator: torch._ops.OpOverload[Any, Any]) -> Callable[..., Any]:
 
 
 def register() -> None:
-    """Once, when the native library is loaded; for CUDA too where the library has no kernels for it."""
+    """Once, when the native library is loaded; for CUDA too those that the library has no CUDA kernel of."""
     global _library_of_kernels
     library: Any = torch.library
     _library_of_kernels = library.Library("torch_hrr", "IMPL")
-    keys = _KEYS if _library.has_cuda_kernels() else (*_KEYS, "CUDA")
+    has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
     packets = {name.split(".")[0] for name, _ in _library.operators()}
     for packet in (getattr(torch.ops.torch_hrr, name) for name in sorted(packets)):
         for operator in (getattr(packet, overload) for overload in packet.overloads()):
             # One that is composed of others already runs everywhere.
-            if not torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"):
+            if not has_kernel(operator.name(), "CompositeImplicitAutograd"):
                 kernel = _kernel(operator)
-                for key in keys:
+                for key in _KEYS if has_kernel(operator.name(), "CUDA") else (*_KEYS, "CUDA"):
                     _library_of_kernels.impl(operator, kernel, key)

@@ -123,8 +123,6 @@ struct FieldControl : Operator {
                   const Tensor& prediction, const Tensor& key, const Tensor& out, const Tensor& places,
                   const Tensor& sensory, const Tensor& reward, const Tensor& ended, double, double, double, double,
                   double, double, double, bool, bool, bool) {
-    TORCH_CHECK(field.is_cpu(), kName, ": field must be on the CPU, got ", field.device(),
-                ": for other devices there is torch_hrr._plain.field_control");
     // All are contiguous: they share memory only where their ranges meet.
     const Argument all[] = {{"field", field},   {"weights", weights}, {"state", state},   {"prediction", prediction},
                             {"key", key},       {"out", out},         {"places", places}, {"sensory", sensory},
@@ -159,8 +157,15 @@ struct FieldControl : Operator {
   }
 };
 
+// Without a kernel for CUDA: its definition in plain torch is that (torch_hrr/_fallback.py).
 TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
-  register_operators<FieldControl>(m);
+  using Key = c10::DispatchKey;
+  using Lane = Lanes<FieldControl>;
+  m.impl(FieldControl::kName, Key::CPU, &Lane::kernel);
+  m.impl(FieldControl::kName, Key::Meta, &Lane::meta);
+  m.impl(FieldControl::kName, Key::Autograd, &Lane::autograd);
+  m.impl(FieldControl::kName, Key::ADInplaceOrView, &Lane::version);
+  lanes::report(FieldControl::kName, "", FieldControl::kOperands);
 }
 
 }  // namespace

@@ -78,10 +78,12 @@ def control_(
     w_a += motor_rate clip(e / rms e, 3) f_a; the field decays. The first step of an episode clears the field instead.
     Motors follow from <w_a, y>: with `learns`, noise is added or one is drawn, and otherwise nothing is learned.
 
-    `out` takes the motors and, where it is longer by 6, the metrics of `FieldBrain`. `dense` changes nothing here: the stored form is always that of the field itself.
+    `out` takes the motors and, where it is longer by 6, the metrics of `FieldBrain`. `dense` changes nothing here: the
+    stored form is always that of the field itself.
     """
     *batch, depth, height, width, channels = field.shape
-    sizes, (maps, motors) = (depth, height, width), (places.shape[-3], (state.shape[-1] - HEAD - sensory.shape[-1]) // 2)
+    sizes, maps = (depth, height, width), places.shape[-3]
+    motors = (state.shape[-1] - HEAD - sensory.shape[-1]) // 2
     f, w = settled(field, weights, state, maps)
     begun = state[..., BEGUN] != 0
     started = begun[..., None, None, None, None]
@@ -119,7 +121,8 @@ def control_(
         changed = w + rates[..., is_motor][..., None, None, None, :] * imprinted
         w = torch.where(started, changed, w)
         square, count = torch.where(begun, mean, square), torch.where(begun, counted, count)
-    f = torch.where(started, evolve((1 - decay) * imprinted, 0.0, diffusion) if diffusion else (1 - decay) * imprinted, f)
+    decayed = (1 - decay) * imprinted
+    f = torch.where(started, evolve(decayed, 0.0, diffusion) if diffusion else decayed, f)
 
     drives = read(w, now)[..., 1:]
     if discrete:

@@ -18,7 +18,10 @@ def mix64(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def philox4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int | Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+_Words = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def philox4x32(counter: _Words, key: int | Tensor) -> _Words:
     """Ten rounds of Philox on 32-bit words held in int64, whose products wrap as unsigned ones do."""
     a, b, c, d = counter
     low, high = key & _WORD, key >> 32 & _WORD

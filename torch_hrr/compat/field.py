@@ -30,19 +30,21 @@ _COPIES = ("_to_copy", "copy_")
 def create_brain(
     sensory_dim: int = 16,
     motor_dim: int = 5,
-    spatial: int | Sequence[int] = 32,
-    channels: int = 64,
+    spatial: int | Sequence[int] | None = None,
+    channels: int | None = None,
     prefer_gpu: bool = True,
     seed: int | None = None,
     **settings: Unpack[BrainSettings],
 ) -> FieldBrain:
-    """A `FieldBrain` on a GPU if there is one, else on the CPU, whatever `runtime.set_device` says.
+    """A `FieldBrain` that learns control, on a GPU if there is one, else on the CPU whatever `runtime.set_device` says.
 
+    ``learner="imprint"`` gives the one that does not. None for `spatial` and `channels` is the learner's default.
     Without ``prefer_gpu`` it is on the CPU even if there is a GPU; a ``device`` among the settings overrides that. All
     other arguments, and errors, are those of `FieldBrain`; TypeError for an unknown setting too.
     """
-    own = {"sensory_dim": sensory_dim, "motor_dim": motor_dim, "spatial": spatial, "channels": channels, "seed": seed}
-    return created("create_brain", prefer_gpu=prefer_gpu, **own, **settings)
+    sizes = {name: value for name, value in (("spatial", spatial), ("channels", channels)) if value is not None}
+    own = {"sensory_dim": sensory_dim, "motor_dim": motor_dim, "seed": seed}
+    return created("create_brain", prefer_gpu=prefer_gpu, **own, **sizes, **settings)
 
 
 class FieldBrainFactory(Described):
