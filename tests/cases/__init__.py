@@ -35,5 +35,6 @@ UNENUMERATED = {
     "torch_hrr::quantized_cleanup.default": "takes the codes of its rows: tests/hrr/test_quantized_cleanup.py",
     "torch_hrr::project_.default": "writes into a list, the state of brains: tests/assembly/test_projection.py",
     "torch_hrr::rotate_.default": "writes into x: tests/encoding/test_rotation.py",
+    "torch_hrr::_field_control_.default": "writes into a robot's state: tests/field/test_control.py",
     "torch_hrr::_stimulus_counts_.default": "fills a tensor of a brain's state: tests/assembly/test_stimulus.py",
 }

@@ -22,7 +22,7 @@ dtypes = pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=(
 
 
 def brain(**settings):
-    return field.create_brain(**(SMALL | {"prefer_gpu": False, "seed": 0} | settings))
+    return field.create_brain(**(SMALL | {"prefer_gpu": False, "seed": 0, "learner": "imprint"} | settings))
 
 
 def run(own, cycles, reward=0.0):

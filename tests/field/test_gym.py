@@ -26,7 +26,7 @@ from torch_hrr.field import gym  # noqa: E402
 
 PAGE = guide.DOCS / "field_control.md"
 
-SMALL = {"spatial": 4, "prefer_gpu": False, "seed": 0}
+SMALL = {"spatial": 4, "prefer_gpu": False, "seed": 0, "learner": "imprint"}
 INF = float("inf")
 
 
@@ -395,7 +395,7 @@ def test_env_checker_passes(name, given):
 def test_the_wrapper_shows_motor_metrics_and_channels():
     env = gym.FieldObservation(gymnasium.make("Pendulum-v1"), motor_dim=2, channels=7, **SMALL)
     assert env.observation_space.shape == (2 + 6 + 7,)
-    peer = field.create_brain(3, 2, 4, 7, prefer_gpu=False, seed=0)
+    peer = field.create_brain(3, 2, 4, 7, learner="imprint", prefer_gpu=False, seed=0)
     peer.key.copy_(field.random_key(1))
     observation, _ = env.reset(seed=1)
     inner, _ = gymnasium.make("Pendulum-v1").reset(seed=1)
@@ -449,6 +449,114 @@ def test_training_finds_what_is_rewarded():
     assert results[0] == results[1] and len(returns) == 5
     assert seen == 2 * [(done, 60) for done in range(1, 61)]
     assert statistics.fmean(agent.run_episode(seed).total for seed in range(100, 110)) >= 3.5
+
+
+LEARNS = {"prefer_gpu": False, "seed": 0}
+
+
+def test_a_brain_learns_to_balance_online():
+    """By chance an episode earns 26."""
+    env, seen = gymnasium.make("CartPole-v1"), []
+    agent = gym.FieldAgent(gym.brain_for(env, **LEARNS), env)
+    agent.brain.eval()
+    returns = gym.learn(agent, 60, seed=7, max_steps=300, progress=lambda *each: seen.append(each))
+    assert statistics.fmean(returns[:10]) < 50 and statistics.fmean(returns[-15:]) > 150
+    assert seen == [(i + 1, 60) for i in range(60)] and not agent.brain.training
+    greedy = [agent.run_episode(1000 + i, max_steps=300).total for i in range(5)]
+    assert statistics.fmean(greedy) > 200
+    again = gym.FieldAgent(gym.brain_for(env, **LEARNS), env)
+    assert gym.learn(again, 5, seed=7, max_steps=300) == returns[:5]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_vector_learns_as_its_environments_one_by_one(mode):
+    """Whenever environments are reset; some episodes are cut off, most end by themselves."""
+    envs = gymnasium.vector.SyncVectorEnv([functools.partial(gymnasium.make, "CartPole-v1")] * 3, autoreset_mode=mode)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **LEARNS), envs)
+    returns = gym.learn(agent, 4, seed=5, max_steps=25)
+    for i, own in enumerate(agent.agents):
+        env = gymnasium.make("CartPole-v1")
+        alone = gym.FieldAgent(gym.brain_for(env, **(LEARNS | {"seed": i})), env)
+        expected = [alone.run_episode(5 + 3 * episode + i, max_steps=25).total for episode in range(4)]
+        assert [each[i] for each in returns] == expected
+        assert torch.equal(own.brain.weights, alone.brain.weights) and own.brain.weights.any()
+
+
+def ended_brains(mode):
+    """The brains of a user's loop of three episodes that end by themselves or are cut off."""
+    envs = gymnasium.vector.SyncVectorEnv(
+        [functools.partial(PaysLast, 3), functools.partial(Cut, 3)], autoreset_mode=mode
+    )
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **LEARNS), envs)
+    (observations, _), rewards, starts, finals, flags = envs.reset(seed=0), None, None, None, (None, None)
+    agent.begin(0)
+    ended, episodes = np.zeros(2, bool), 0
+    while True:
+        actions = agent.act(observations, rewards, starts, finals, *flags)
+        episodes += starts is not None and bool(starts.all())
+        if episodes == 3:
+            return [each.brain for each in agent.agents]
+        before = ended
+        observations, rewards, *flags, infos = envs.step(actions)
+        starts = ended = flags[0] | flags[1]
+        if mode is gymnasium.vector.AutoresetMode.NEXT_STEP:
+            starts = before
+        elif mode is gymnasium.vector.AutoresetMode.SAME_STEP:
+            finals = infos.get("final_obs")
+        else:
+            finals = observations
+            if ended.any():
+                observations, _ = envs.reset(options={"reset_mask": starts})
+
+
+class Cut(PaysLast):
+    """Is cut off where the other ends."""
+
+    def step(self, action):
+        observation, reward, ends, *rest = super().step(action)
+        return observation, reward, False, ends, rest[1]
+
+
+def test_brains_are_told_of_ends_whenever_environments_are_reset():
+    expected = None
+    for mode in MODES:
+        found = [brain.weights for brain in ended_brains(mode)]
+        expected = expected or found
+        assert all(torch.equal(*pair) and pair[0].any() for pair in zip(found, expected, strict=True))
+    alone = []
+    for kind in (PaysLast, Cut):
+        agent = gym.FieldAgent(gym.brain_for(kind(3), **LEARNS), kind(3))
+        assert gym.learn(agent, 3) == [1.0] * 3
+        alone.append(value_of_start(agent))
+    assert alone[1] > alone[0]
+
+
+def value_of_start(agent):
+    return agent.brain.weights[..., : agent.brain.maps].sum().item()
+
+
+def test_what_cannot_be_learned():
+    env = gymnasium.make("CartPole-v1")
+    older, agent = agent_of(env), gym.FieldAgent(gym.brain_for(env, **LEARNS), env)
+    vector = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    agents = gym.VectorFieldAgent(gym.brains_for(vector, **LEARNS), vector)
+    continuous = field.create_brain(4, 2, prefer_gpu=False)
+    good = np.zeros((2, 4), np.float32)
+    for error, text, call, *arguments in (
+        (ValueError, "learn: learner of the brain must be actor-critic, got imprint", gym.learn, older, 3),
+        (ValueError, "train: learner of the brain must be imprint, got actor-critic", gym.train, agent),
+        (TypeError, "learn: agent must be a FieldAgent or a VectorFieldAgent, got str", gym.learn, "agent", 3),
+        (ValueError, "learn: episodes must be at least 1", gym.learn, agent, 0),
+        (ValueError, "FieldAgent: brain must have discrete = True, got False", gym.FieldAgent, continuous, env),
+        (TypeError, "act: terminated must be a bool, got int", agent.act, good[0], 0.0, 1),
+        (TypeError, "act: truncated must be a bool, got str", agent.act, good[0], 0.0, False, "no"),
+        (ValueError, r"act: reward must be at most 1e\+06 when scaled, got 10000000.0", agent.act, good[0], 1e7),
+        (ValueError, "act: terminated must be 2, got 1", agents.act, good, None, None, None, [True]),
+        (TypeError, "act: truncated must be a bool, got int", agents.act, good, None, None, None, None, [True, 1]),
+    ):
+        with pytest.raises(error, match=f"^{text}"):
+            call(*arguments)
+    assert all(not each.brain.cycle for each in (agent, *agents.agents))
 
 
 @pytest.mark.parametrize("scale", (0.0, 1.0))

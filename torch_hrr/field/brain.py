@@ -9,7 +9,7 @@ import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -187,12 +187,6 @@ class FieldBrain(Saveable, DescribedModule):
     _staged: Tensor
     _turn: bool
 
-    def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """A brain of the learner's class."""
-        kind: Any = _class_of(settings.get("learner")) if cls is FieldBrain else cls
-        made: Self = super().__new__(kind)
-        return made
-
     @takes(
         sensory_dim=Int(1),
         motor_dim=Int(1),
@@ -277,6 +271,20 @@ class FieldBrain(Saveable, DescribedModule):
         self.requires_grad_(False)
         self.pool = self._new_pool(torch.device("cpu"))
         self.to(resolve_device(device, op=op))
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """A brain of the learner's class."""
+        kind: Any = cls
+        if cls is FieldBrain and settings.get("learner") == "actor-critic":
+            from torch_hrr.field import _control
+
+            kind = _control.ControlBrain
+        made: Self = super().__new__(kind)
+        return made
+
+    if not TYPE_CHECKING:
+        # What tools are told of a call is what the constructor takes.
+        __new__ = functools.wraps(__init__, assigned=(), updated=())(__new__)
 
     @property
     def field(self) -> Tensor:
@@ -690,14 +698,6 @@ def field_sizes(op: str, spatial: int | Sequence[int]) -> tuple[int, int, int]:
     return depth, height, width
 
 
-def _class_of(learner: Any) -> type[FieldBrain]:
-    if learner != "actor-critic":
-        return FieldBrain
-    from torch_hrr.field._control import ControlBrain
-
-    return ControlBrain
-
-
 def created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
     """A brain on a GPU that works, else on the CPU, unless the settings say where; errors are in the name of `op`.
 
@@ -705,10 +705,11 @@ def created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
     """
     prefer_gpu = Bool()(op, "prefer_gpu", prefer_gpu)
     settings = {"learner": "actor-critic", **settings}
-    kind = _class_of(settings["learner"])
-    known = [*inspect.signature(kind).parameters, "prefer_gpu"]
-    check_known(op, "settings", settings, known, f"arguments of FieldBrain ({settings['learner']}) or prefer_gpu")
+    kind: Any = type(FieldBrain.__new__(FieldBrain, **settings))
+    known = [*inspect.signature(kind.__init__).parameters, "prefer_gpu"]
+    check_known(op, "settings", settings, known, "arguments of FieldBrain or prefer_gpu")
     if settings.get("device") is None:
         settings["device"] = "auto" if prefer_gpu else "cpu"
     with named("FieldBrain", op):
-        return kind(**settings)
+        made: FieldBrain = kind(**settings)
+    return made
