@@ -11,6 +11,7 @@ from torch import Tensor
 from bench.entry import Entry, Inputs, Peer, with_compiled
 from torch_hrr import field
 from torch_hrr._plain import field as plain
+from torch_hrr._plain import field_control as control
 
 DECAY, DIFFUSION = 0.1, 0.1
 
@@ -106,6 +107,36 @@ def moments_entry(size: int, channels: int) -> Entry:
     )  # fmt: skip
 
 
+def robots(batch: int, generator: torch.Generator) -> Inputs:
+    """State, places and inputs of robots with 8 maps of 8^3, 4 sensors and 2 motors, within an episode."""
+    maps, edge, sensors, motors = 8, 8, 4, 2
+    field, weights = (torch.randn(batch, edge, edge, edge, maps * (1 + motors), generator=generator) for _ in range(2))
+    state = torch.zeros(batch, control.HEAD + sensors + 2 * motors)
+    state[:, [control.BEGUN, control.PRODUCT]] = 1
+    places = torch.randn(batch, maps, 3, sensors + 1, generator=generator)
+    places[..., -1] += (edge - 1) / 2
+    key = torch.zeros(batch, 2, dtype=torch.int64)
+    made = (state, torch.zeros(batch, sensors), key, torch.zeros(batch, motors), places)
+    return field, weights, *made, torch.randn(batch, sensors, generator=generator), torch.ones(batch)
+
+
+def control_step(call: Callable[..., None], *operands: Tensor) -> Tensor:
+    """Motors of a step; without learning, so that each is the same, at nearly the same cost."""
+    *others, reward = operands
+    rates = (0.109, 0.0, 0.99, 0.2, 0.01, 0.5, 0.5)
+    call(*others, reward, torch.zeros_like(reward), *rates, False, False, False)
+    return others[5]
+
+
+def control_entry(batch: int) -> Entry:
+    """_field_control_ of some robots, beside its definition."""
+    return Entry(
+        "_field_control_", f"{batch} robots 8x8^3", batch, robots,
+        partial(control_step, torch.ops.torch_hrr._field_control_.default),
+        (Peer("eager", partial(control_step, control.control_)),), batch * 8 * 27 * 3 * 4 * 6,
+    )  # fmt: skip
+
+
 ENTRIES = (
     *(entry(64, 64, 1, boundary) for boundary in ("replicate", "zeros", "circular")),
     *(entry(32, 64, steps, "replicate") for steps in (1, 10)),
@@ -115,4 +146,5 @@ ENTRIES = (
         for op, moved in (("field_gradient", 4), ("gradient_magnitude", 2))
     ),
     *(moments_entry(size, 64) for size in (32, 64)),
+    *(control_entry(batch) for batch in (1, 64)),
 )

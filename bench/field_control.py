@@ -1,7 +1,8 @@
 """Field brains in control: returns in three gymnasium environments beside the random policy and a read-out alone.
 
-    python bench/field_control.py             the table of docs/field_control.md, in some six minutes of one core
-    python bench/field_control.py --update    writes it there
+    python bench/field_control.py             the tables of docs/field_control.md, in some ten minutes of three cores
+    python bench/field_control.py --update    writes them there
+    python bench/field_control.py --learned   brains that learn online alone, --searched the other table
     python bench/field_control.py --quick     a look in less than a minute
 
 Seeds decide every figure. Settings were chosen on brains and episodes that are not among those of the table.
@@ -49,12 +50,13 @@ class Task:
     generations: int  # of training
     candidates: int  # in each
     spread: float  # of the first one's weights
+    episodes: int  # of a life that learns online
 
 
 TASKS = (
-    Task("Pendulum-v1", 1 / 16, 12, 16, 1.0),
-    Task("CartPole-v1", 1.0, 3, 12, 1.0),
-    Task("MountainCarContinuous-v0", 1.0, 2, 12, 3.0),
+    Task("Pendulum-v1", 1 / 16, 12, 16, 1.0, 300),
+    Task("CartPole-v1", 1.0, 3, 12, 1.0, 200),
+    Task("MountainCarContinuous-v0", 1.0, 2, 12, 3.0, 100),
 )
 
 
@@ -65,9 +67,13 @@ class Size:
     seeds: int  # episodes of each row
     trainings: int  # how many brains are trained; they share the episodes
     generations: int  # the most of a training
+    lives: int  # brains that learn online
+    episodes: int  # the most of a life
 
 
-FULL, QUICK = Size(50, 5, 100), Size(2, 1, 1)
+FULL, QUICK = Size(50, 5, 100, 20, 1000), Size(2, 1, 1, 1, 30)
+# The last episodes of a life that are reported, and those without exploration after it.
+LAST, AFTER = 50, 20
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def rows(task: Task, size: Size) -> list[Row]:
     settings: Any = {"generations": generations, "candidates": task.candidates, "spread": task.spread}
 
     def agent(seed: int, reward_scale: float = 0.0, **changed: float) -> gym.FieldAgent:
-        brain = gym.brain_for(env, seed=seed, prefer_gpu=False, **changed)
+        brain = gym.brain_for(env, learner="imprint", seed=seed, prefer_gpu=False, **changed)
         return gym.FieldAgent(brain, env, reward_scale=reward_scale)
 
     def living(seed: int) -> float:
@@ -158,14 +164,43 @@ def rows(task: Task, size: Size) -> list[Row]:
     return found
 
 
-def measured(size: Size) -> str:
-    """All rows as Markdown."""
-    cells = []
+def lives(task: Task, size: Size) -> list[list[str]]:
+    """Cells of brains that learn online, and of some whose field keeps no trace of the steps before the last."""
+    torch.set_num_threads(1)
+    env, cells, episodes = gymnasium.make(task.name), [], min(task.episodes, size.episodes)
+    changes: tuple[tuple[str, Any], ...] = (("learns online", {}), ("learns online, no trace", {"decay": 1.0}))
+    for policy, changed in changes:
+        last, greedy = [], []
+        for seed in range(size.lives):
+            brain = gym.brain_for(env, seed=TRAINED_SEED + seed, prefer_gpu=False, **changed)
+            agent = gym.FieldAgent(brain, env)
+            returns = gym.learn(agent, episodes, seed=(1 + seed) * TRAINING_SEED)
+            last.append(statistics.fmean(returns[-LAST:]))
+            agent.brain.eval()
+            greedy.append(statistics.fmean(agent.run_episode(i).total for i in range(AFTER)))
+        spread = statistics.stdev(last) if len(last) > 1 else math.nan
+        cells.append([
+            task.name, policy, f"{statistics.fmean(last):.1f}", f"{spread:.1f}", f"{min(last):.0f} to {max(last):.0f}",
+            f"{statistics.fmean(greedy):.1f}", f"{len(last)} brains, {episodes}",
+        ])  # fmt: skip
+        print(row(cells[-1]), file=sys.stderr, flush=True)
+    return cells
+
+
+def measured(size: Size, names: Sequence[str]) -> dict[str, str]:
+    """Tables as Markdown."""
+    made = {}
     # Processes of their own, started anew: threads of torch do not survive a fork.
     with ProcessPoolExecutor(len(TASKS), multiprocessing.get_context("spawn")) as pool:
-        for task, found in zip(TASKS, pool.map(rows, TASKS, [size] * len(TASKS)), strict=True):
-            cells += [each.cells(task) for each in found]
-    return table("environment | policy | mean return | standard error | range | episodes", cells)
+        if "learned" in names:
+            cells = [each for found in pool.map(lives, TASKS, [size] * len(TASKS)) for each in found]
+            head = f"environment | brain | mean return of the last {LAST} | standard deviation | range | after `eval()`"
+            made["learned"] = table(f"{head} | episodes", cells)
+        if "control" in names:
+            found_rows = zip(TASKS, pool.map(rows, TASKS, [size] * len(TASKS)), strict=True)
+            cells = [each.cells(task) for task, found in found_rows for each in found]
+            made["control"] = table("environment | policy | mean return | standard error | range | episodes", cells)
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -173,13 +208,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="write the table of docs/field_control.md")
     parser.add_argument("--quick", action="store_true", help="a look in less than a minute, of two episodes a row")
+    parser.add_argument("--learned", action="store_true", help="brains that learn online alone")
+    parser.add_argument("--searched", action="store_true", help="the other table alone")
     options = parser.parse_args(argv)
     if options.update and options.quick:
         parser.error("--update writes the whole table, not a quick one")
-    made = measured(QUICK if options.quick else FULL)
+    chosen = {"learned": options.learned, "control": options.searched}
+    names = [name for name in chosen if chosen[name] or not any(chosen.values())]
+    made = measured(QUICK if options.quick else FULL, names)
     if options.update:
-        update(DOCUMENT, {"control": made})
-    print(made, end="")
+        update(DOCUMENT, made)
+    print(*made.values(), sep="\n", end="")
     return 0
 
 

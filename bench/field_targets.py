@@ -87,7 +87,7 @@ def sobel(session: Session) -> Measured:
 
 def cycle(session: Session, *, spatial: int) -> Measured:
     """A whole cycle of a brain, beside the same cycle of compositions in plain torch."""
-    own = field.create_brain(spatial=spatial, device=session.settings.device)
+    own = field.create_brain(spatial=spatial, learner="imprint", device=session.settings.device)
     eager = own.copy()
     eager.eager = True
     values = [0.1] * own.sensory_dim

@@ -210,7 +210,7 @@ def test_random_episodes_are_those_of_the_usual_loop():
 
 def test_the_page_runs():
     names = guide.run_snippets(PAGE, least=4)
-    assert names["episode"].total > 0 and len(names["episodes"]) == 4
+    assert names["episode"].total > 0 and len(names["first"]) == 4
 
 
 @pytest.mark.parametrize("name", ("Pendulum-v1", "CartPole-v1"))
