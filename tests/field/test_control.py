@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import pickle
 import statistics
 
 import numpy as np
@@ -340,7 +341,14 @@ def test_a_brain_is_small_and_moves_as_a_whole():
     torch.set_default_dtype(torch.float64)
     with torch.device("meta"), torch.inference_mode():
         again = brain()
-    assert run(again, 5)[-1][0] == run(brain(), 5)[-1][0]
+        first = run(again, 5)
+        again.step(torch.zeros(4, device="cpu"))
+    torch.set_default_dtype(torch.float32)
+    other = brain()
+    assert [motor for motor, _ in first] == [motor for motor, _ in run(other, 5)]
+    other.step(torch.zeros(4))
+    assert run(again, 5)[-1][0] == run(other, 5)[-1][0]
+    assert run(pickle.loads(pickle.dumps(again)), 2)[-1][0] == run(other, 2)[-1][0]
 
 
 @pytest.mark.parametrize(

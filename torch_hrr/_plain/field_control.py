@@ -33,7 +33,8 @@ def code(places: Tensor, sensory: Tensor, sizes: tuple[int, ...]) -> tuple[Tenso
     ``exp(-d^2 / (2 0.7^2))`` at distance d from the place ``A (sensors, 1)``, which is held within the field; outside
     of it, 0; all together have norm 1.
     """
-    top = torch.tensor([size - 1 for size in sizes], dtype=sensory.dtype, device=sensory.device)
+    # Filled on the device: nothing is copied there.
+    top = torch.stack([sensory.new_full((), size - 1) for size in sizes])
     at = (places[..., :-1] * sensory[..., None, None, :]).sum(-1) + places[..., -1]
     # Of what is no number, the lowest.
     at = torch.where(at > 0, at, 0.0).minimum(top)

@@ -253,6 +253,7 @@ class ControlBrain(FieldBrain):
         with torch.no_grad():
             return plain.settled(self._field, self._weights, self._state, self.maps)
 
+    @writable_anywhere
     def _new_work(self) -> _Work:
         staged = array.array("f", bytes(4 * (self.sensory_dim + 2)))
         host = torch.frombuffer(staged, dtype=torch.float32)
