@@ -20,6 +20,10 @@ def machine(units=60, **settings):
     return LiquidStateMachine(2, units, leak=0.9, dtype=torch.float64, **settings)
 
 
+def grown():
+    return LiquidStateMachine(2, 60, spectral_radius=3.0, leak=1.0, activation="identity", dtype=torch.float64)
+
+
 def fitted(units=60, count=600, **settings):
     return machine(units, **settings).fit(SERIES[: count - 1], SERIES[1:count], warmup=20)
 
@@ -274,6 +278,12 @@ def test_several_series_are_each_from_rest(chunk, monkeypatch):
         ),
         (lambda m: m.partial_fit(SERIES, SERIES, resume=True), RuntimeError, "partial_fit: the machine must have a"),
         (
+            lambda m: m.fit(SERIES, SERIES).partial_fit([SERIES] * 2, [SERIES] * 2, resume=True),
+            ValueError,
+            "partial_fit: x must be a single series where resume is True, got 2",
+        ),
+        (lambda m: grown().fit(SERIES, SERIES), ValueError, "fit: states must be finite, and so must their squares"),
+        (
             lambda m: m.partial_fit(SERIES, SERIES).partial_fit(SERIES, SERIES[:, 0]),
             ValueError,
             r"partial_fit: y must have the shape \[2\] of before at a step, got \[\]",
@@ -315,6 +325,10 @@ def test_the_regressor_forecasts_in_its_own_units():
     assert isinstance(tensors, torch.Tensor) and isinstance(regressor.forecast(20), np.ndarray)
     assert isinstance(regressor.forecast(20, state=state), torch.Tensor)
     close(regressor.forecast(2, np.stack([x[:90], x[5:95]]))[1], regressor.forecast(2, x[5:95]), 1e-6)
+    series = [x[:90], x[5:60]]
+    parts, states = regressor.forecast(2, series, return_state=True)
+    close(parts[1], regressor.forecast(2, series[1]), 1e-6)
+    close(regressor.forecast(2, series, states)[0], regressor.forecast(2, series[0], states[0]), 1e-6)
     with pytest.raises(ValueError, match=r"^forecast: x must be finite, got NaN or infinity"):
         regressor.forecast(2, x * np.nan)
     for call in (lambda: LSMRegressor().forecast(3), lambda: LSMRegressor().refit(3.0)):
@@ -334,6 +348,8 @@ def test_the_regressor_learns_in_parts_and_from_several(tmp_path):
     close(parts.refit(5.0).predict(x), expected.predict(x), 1e-4)
     assert parts.ridge == 5.0
     # After a fit the first part is a first call again.
+    with pytest.raises(RuntimeError, match=r"^partial_fit: resume must be False in a first call"):
+        whole.partial_fit(x[:-1], x[1:], resume=True)
     close(
         whole.partial_fit(x[:-1], -x[1:]).predict(x),
         -LSMRegressor(units=60, leak=0.9, ridge=1e-3).fit(x[:-1], x[1:]).predict(x),

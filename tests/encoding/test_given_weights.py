@@ -57,6 +57,10 @@ def test_states_are_those_of_the_definition(units, activation, leak, monkeypatch
     close(m.run(x[1]), expected[1])
     close(m.weights, given["recurrent"], 0)
     assert m.dtype == torch.float64 and m.seed is m.spectral_radius is m.input_scaling is None
+    given["bias"] = 0.4
+    shifted = LiquidStateMachine.from_weights(**given, activation=activation)
+    given["bias"] = np.full(units, 0.4)
+    close(shifted.run(x[0]), trajectory(x[0], f=ACTIVATIONS[activation], **given))
     alone = LiquidStateMachine.from_weights(given["recurrent"], given["inputs"])
     close(alone.run(x[0]), trajectory(x[0], given["recurrent"], given["inputs"], np.zeros(units), 1, np.tanh))
 
@@ -80,6 +84,15 @@ def test_every_form_of_a_matrix_is_the_same_machine():
     half = LiquidStateMachine.from_weights(dense.float(), given["inputs"])
     assert half.dtype == torch.float32 and torch.equal(half.weights, dense.float())
     assert LiquidStateMachine.from_weights(np.zeros((2, 2), int), np.eye(2), dtype=torch.float64).weights.sum() == 0
+
+
+def test_weights_are_copies():
+    given = {name: torch.from_numpy(each) for name, each in parts().items()}
+    m = LiquidStateMachine.from_weights(**given)
+    before = {name: tensor.clone() for name, tensor in m.state_dict().items()}
+    for tensor in given.values():
+        tensor.fill_(7.0)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in m.state_dict().items())
 
 
 def test_large_sparse_weights_are_never_dense(monkeypatch):
@@ -202,7 +215,8 @@ SQUARE = np.eye(3)
         ((SQUARE, SQUARE[:2]), ValueError, r"inputs must have shape \[3, at least 1\], got \[2, 3\]"),
         ((SQUARE, SQUARE[:, :0]), ValueError, r"inputs must have shape \[3, at least 1\], got \[3, 0\]"),
         ((SQUARE, SQUARE, SQUARE), ValueError, r"bias must have shape \[3\], got \[3, 3\]"),
-        ((SQUARE, SQUARE, [0, 0, 0]), TypeError, "bias must be a torch.Tensor or a NumPy array, got list"),
+        ((SQUARE, SQUARE, [0, 0, 0]), TypeError, "bias must be a number, got list"),
+        ((SQUARE, SQUARE, np.nan), ValueError, "bias must be a finite number, got nan"),
         ((SQUARE, SQUARE, None, 0), ValueError, "leak must be a finite number > 0 and <= 1, got 0"),
         ((SQUARE, SQUARE, None, "1"), TypeError, "leak must be a number, got str"),
         (
@@ -248,6 +262,10 @@ def test_bad_feedback():
     m = LiquidStateMachine.from_weights(**given)
     for call, text in (
         (lambda: m.fit(x, x), r"fit: y must have 3 columns, which units hear, got shape \[5, 2\]"),
+        (
+            lambda: LiquidStateMachine.from_weights(**given, dtype=torch.float32).fit(x, x[:, [0, 0, 0]] + 1e60),
+            "fit: y must be finite in torch.float32, got NaN or infinity",
+        ),
         (lambda: m.run(x, outputs=x), r"run: outputs must have shape \[1, 5, 3\], got \[5, 2\]"),
         (
             lambda: LiquidStateMachine(2, 9).run(x, outputs=x),

@@ -66,6 +66,8 @@ def given_matrix(op: str, argument: str, given: Any) -> Any:
         TypeError: Something else, or numbers that are not real.
         ValueError: No matrix, or a number that is not finite.
     """
+    if getattr(given, "ndim", 2) != 2:
+        raise ValueError(f"{op}: {argument} must have two dimensions, got shape {list(given.shape)}")
     if hasattr(given, "tocsr") and not isinstance(given, Tensor):
         # Of scipy.sparse, whose canonical form adds up what is given twice.
         rows = given.tocsr(copy=True)
@@ -78,7 +80,7 @@ def given_matrix(op: str, argument: str, given: Any) -> Any:
             raise TypeError(f"{op}: {argument} must be dense or sparse in COO, CSR or CSC, got {given.layout}")
         check_data(op, argument, given)
         with _without_warning():
-            made = given.detach().cpu().to_sparse_coo().coalesce().to_sparse_csr() if given.dim() == 2 else given
+            made = given.detach().cpu().to_sparse_coo().coalesce().to_sparse_csr()
     else:
         made = tensor(op, argument, given)
         check_data(op, argument, made)
@@ -86,8 +88,6 @@ def given_matrix(op: str, argument: str, given: Any) -> Any:
         made = made.detach().cpu()
     if made.is_complex() or made.dtype is torch.bool:
         raise TypeError(f"{op}: {argument} must hold real numbers, got {made.dtype}")
-    if made.dim() != 2:
-        raise ValueError(f"{op}: {argument} must have two dimensions, got shape {list(made.shape)}")
     check_finite(op, argument, made if made.layout is torch.strided else made.values())
     return made
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
 
 import torch
@@ -316,7 +318,8 @@ class LSMRegressor(_Estimator):
             The regressor itself.
 
         Raises:
-            TypeError, ValueError, IndexError, RuntimeError: As for `fit` and `LiquidStateMachine.partial_fit`.
+            TypeError, ValueError, IndexError: As for `fit`.
+            RuntimeError: ``resume`` in a first call, or as for `LiquidStateMachine.partial_fit`.
         """
         return self._learn("partial_fit", x, y, warmup, progress, resume)
 
@@ -342,6 +345,8 @@ class LSMRegressor(_Estimator):
             first = self._series(op, given[0], self.machine.input_dim if goes_on else self._width())
             width, kind = first.shape[-1], numeric_dtype(x[0] if several else x, first)
             given = [self._series(op, one, width) for one in given]
+        if resume and not goes_on:
+            raise RuntimeError(f"{op}: resume must be False in a first call, and in one after fit")
         machine, scale = (self.machine, self._held) if goes_on else (self._draw(width, kind), None)
         if machine.embedder is None and not goes_on and all(one.numel() for one in given):
             flat = torch.cat([one.to(machine.device, torch.float64).flatten(0, -2) for one in given])
@@ -380,10 +385,14 @@ class LSMRegressor(_Estimator):
         As `LiquidStateMachine.predict`, but ValueError if a series is not finite. Lists for a list of series, whose
         ``state`` is a list too.
         """
-        if not self._is_several(x):
-            predicted, last = self._predict("predict", x, state)
-            return (like(x, predicted), like(x, last)) if return_state else like(x, predicted)
-        parts = [self.predict(one, start, True) for one, start in self._with_states("predict", x, state)]
+        if self._is_several(x):
+            return self._each("predict", self.predict, x, state, return_state)
+        predicted, last = self._predict("predict", x, state)
+        return (like(x, predicted), like(x, last)) if return_state else like(x, predicted)
+
+    def _each(self, op: str, call: Callable[[Any, Any, bool], Any], x: Any, state: Any, return_state: bool) -> Any:
+        """Lists of what a call gives for each of several series, and of states."""
+        parts = [call(one, start, True) for one, start in self._with_states(op, x, state)]
         predictions = [predicted for predicted, _ in parts]
         return (predictions, [last for _, last in parts]) if return_state else predictions
 
@@ -406,13 +415,16 @@ class LSMRegressor(_Estimator):
             return_state: Whether to return the state from which another forecast goes on too.
 
         Returns:
-            ``[steps, out]``, or as y of `fit`; tensors if x is one, or without x the state, else arrays.
+            ``[steps, out]``, or as y of `fit`; tensors if x is one, or without x the state, else arrays. A list for a
+            list of series.
 
         Raises:
             RuntimeError: `fit` was not called, or saw several sequences where neither x nor a state is given.
             TypeError, ValueError: As for `LiquidStateMachine.forecast`; x is not finite.
         """
         self._check_fitted("forecast")
+        if self._is_several(x):
+            return self._each("forecast", partial(self.forecast, steps), x, state, return_state)
         given = None if x is None else self._finite("forecast", x)
         scaled = None if given is None else _scaled(given, self._held)
         predicted, last = self._run_free(steps, scaled, state)

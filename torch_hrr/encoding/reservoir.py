@@ -179,8 +179,8 @@ class LiquidStateMachine(ReservoirState):
         Args:
             recurrent: W, ``[units, units]``. Rows are kept as long as the one with the most weights that are not 0.
             inputs: W_in, ``[units, input_dim]``.
-            bias: b, ``[units]``; None means 0.
-            leak: Above 0 and at most 1: a number, or one for every unit, ``[units]``.
+            bias: b: a number, or one for every unit, ``[units]``; None means 0.
+            leak: Above 0 and at most 1, likewise.
             activation: f: "tanh", "identity" or "relu".
             feedback: W_fb, ``[units, out]``; None means none. Before the first step from rest y is 0; from a state it
                 is what the read-out says of it.
@@ -211,19 +211,21 @@ class LiquidStateMachine(ReservoirState):
                 raise ValueError(f"{op}: {name} must have shape [{units}, at least 1], got {list(matrix.shape)}")
             return torch.cat([*connections.dense_rows(matrix)])
 
-        def vector(name: str, given: Any) -> Tensor:
-            held = real_tensor(op, name, given).cpu().double()
+        def of_units(name: str, given: Any, *limits: Any) -> float | Tensor:
+            if not getattr(given, "shape", ()):
+                return number(op, name, given, *limits)
+            held = real_tensor(op, name, given).to("cpu", torch.float64, copy=True)
             if held.shape != (units,):
                 raise ValueError(f"{op}: {name} must have shape [{units}], got {list(held.shape)}")
             check_finite(op, name, held)
             return held
 
         held = {"input_weights": rows("inputs", inputs)}
-        held["bias"] = held["input_weights"].new_zeros(units) if bias is None else vector("bias", bias)
+        held["bias"] = torch.zeros(units, dtype=torch.float64, device="cpu")
+        held["bias"] += 0.0 if bias is None else of_units("bias", bias)
         if feedback is not None:
             held["feedback_weights"] = rows("feedback", feedback)
-        one_for_all = not isinstance(leak, Tensor) and not getattr(leak, "shape", ())
-        leaks = number(op, "leak", leak, 0, 1, True) if one_for_all else vector("leak", leak)
+        leaks = of_units("leak", leak, 0, 1, True)
         if isinstance(leaks, Tensor) and len(wrong := leaks[(leaks <= 0) | (leaks > 1)]):
             raise ValueError(f"{op}: leak must be finite numbers > 0 and <= 1, got {float(wrong[0])}")
         held["columns"], held["values"] = connections.as_connections(square)
@@ -335,7 +337,7 @@ class LiquidStateMachine(ReservoirState):
 
         Raises:
             TypeError: x or y is not a tensor or an array of real numbers.
-            ValueError: Another shape, a value that is not finite, too long a warmup.
+            ValueError: Another shape, a value that is not finite, too long a warmup, states that grow without bounds.
 
         Cost: that of `run`, and ``units (units + out)`` multiplications per step in float64.
         """
@@ -359,7 +361,7 @@ class LiquidStateMachine(ReservoirState):
             The machine itself.
 
         Raises:
-            TypeError, ValueError: As for `fit`.
+            TypeError, ValueError: As for `fit`; several series to resume with.
             RuntimeError: There is no end to resume from, as for `final_state`.
 
         Cost: that of `fit`, and ``units^3 / 3`` for the read-out, once a call.
@@ -383,7 +385,8 @@ class LiquidStateMachine(ReservoirState):
         """
         if self.moments is None or self.readout_constant is None:
             raise RuntimeError("refit: the machine must hold sums: learn with partial_fit, which keeps them")
-        self._take(self.moments.ridge(ridge), self.readout_constant.dim() == 0)
+        check_data("refit", "the machine", self.bias)
+        self._solve("refit", self.moments, ridge, self.readout_constant.dim() == 0)
         self.ridge = ridge
         return self
 
@@ -419,7 +422,7 @@ class LiquidStateMachine(ReservoirState):
                     kept, told = kept[counted], told[counted]
                 moments.add(kept, told)
                 tick(end, inputs.shape[1])
-            self._take(moments.ridge(self.ridge), flat)
+            self._solve(op, moments, self.ridge, flat)
             self.moments = moments if keep else None
             # Copies, which do not keep the chunk.
             alone = len(inputs) == 1
@@ -427,22 +430,29 @@ class LiquidStateMachine(ReservoirState):
             self.end_output = (targets[0, -1, 0] if flat else targets[0, -1]).clone() if alone else None
         return self
 
-    def _take(self, readout: tuple[Tensor, Tensor], flat: bool) -> None:
-        """A read-out ``[units, out]`` and ``[out]``, without the last dimension if targets had none."""
+    def _solve(self, op: str, moments: Moments, ridge: float, flat: bool) -> None:
+        """Takes the read-out of sums, without the last dimension if targets had none."""
+        if not bool(moments.gram.diagonal().isfinite().all() & moments.cross.isfinite().all()):
+            raise ValueError(
+                f"{op}: states must be finite, and so must their squares, got NaN or infinity; tanh bounds them, and a "
+                "smaller spectral radius may"
+            )
+        weights, constant = moments.ridge(ridge)
         # In the order in which files give it, on which the bits of products depend.
-        weights, constant = readout[0].contiguous(), readout[1]
+        weights = weights.contiguous()
         self.readout_weights, self.readout_constant = (
             (weights.squeeze(1), constant.squeeze(0)) if flat else (weights, constant)
         )
 
     def _end(self, op: str, batch: int) -> tuple[Tensor, Tensor]:
         """Where the series of the last call ended, as a start: the state ``[units]`` and the target ``[out]``."""
-        if self.end_state is None or self.end_output is None or batch != 1:
+        if self.end_state is None or self.end_output is None:
             self._fitted_readout(op)
             raise RuntimeError(
-                f"{op}: the machine must have learned from a single series, not be from an older file, and go on with "
-                f"one, not with {batch}"
+                f"{op}: the machine must have learned from a single series, and not be from an older file"
             )
+        if batch != 1:
+            raise ValueError(f"{op}: x must be a single series where resume is True, got {batch}")
         return self.end_state, self.end_output.reshape(-1)
 
     @overload
@@ -677,7 +687,7 @@ class LiquidStateMachine(ReservoirState):
             width = self.feedback_weights.shape[1]
             raise ValueError(f"{op}: y must have {width} columns, which units hear, got shape {list(y.shape)}")
         check_finite(op, "x", inputs)
-        check_finite(op, "y", targets)
+        check_finite(op, "y", targets if self.feedback_weights is None else targets.to(self.dtype))
         return _Series(inputs, targets, None, flat)
 
     def _several(self, op: str, x: Any, y: Any, warmup: int) -> _Series:

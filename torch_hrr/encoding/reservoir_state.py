@@ -91,7 +91,7 @@ class ReservoirState(Saveable, DescribedModule):
     def __getstate__(self) -> dict[str, Any]:
         """Without the matrix, which torch copies in no sparse form; a copy has buffers of its own to replace."""
         own = {"_buffers": dict(self._buffers), "_modules": dict(self._modules)}
-        return {**self.__dict__, "_matrix": None, **own}
+        return {**nn.Module.__getstate__(self), "_matrix": None, **own}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Devices change, dtypes do not: in a half type states would be another reservoir's."""
