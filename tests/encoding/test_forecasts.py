@@ -228,9 +228,12 @@ def test_an_interrupted_call_leaves_the_sums():
 def test_several_series_are_each_from_rest(chunk, monkeypatch):
     """Against states of each alone; what fills them up counts nowhere."""
     monkeypatch.setattr("torch_hrr.encoding.reservoir._CHUNK", chunk)
-    m, ends = machine(ridge=0.01), (30, 11, 90)
+    m, ends = machine(ridge=0.01), (30, 11, 90, 26)
     x, y = [SERIES[:end] for end in ends], [SERIES[:end, ::-1] ** 2 for end in ends]
-    m.fit(x, y, warmup=10)
+    ticks = []
+    m.fit(x, y, warmup=10, progress=lambda done, total: ticks.append((done, total)))
+    # 30 with 26, and the others apart: a short one does not run as long as the longest.
+    assert ticks[-1] == (131, 131) and ticks == sorted(ticks)
     states = np.concatenate([m.run(each).numpy()[10:] for each in x])
     z = np.concatenate([states, np.ones((len(states), 1))], 1)
     penalty = np.diag([0.01] * 60 + [0])

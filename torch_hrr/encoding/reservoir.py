@@ -322,8 +322,8 @@ class LiquidStateMachine(ReservoirState):
         over states are kept in float64, states only chunk by chunk, so memory does not grow with T beyond x and y.
 
         Args:
-            x: As for `run`, all of it finite; or a list of single series of any lengths, each from rest, which run
-                together.
+            x: As for `run`, all of it finite; or a list of single series of any lengths, each from rest. Those of about
+                one length run together.
             y: ``[T, out]`` or ``[B, T, out]``, or without the last dimension, which predictions then lack too; finite.
                 A list for a list. Units hear them where there is feedback.
             warmup: Steps at the start of every sequence that are ignored, because their states still depend on the
@@ -394,8 +394,10 @@ class LiquidStateMachine(ReservoirState):
     def _learn(self, op: str, x: Any, y: Any, warmup: int, progress: Progress, resume: bool | None) -> Self:
         """`fit` where resume is None, else `partial_fit`."""
         tick, keep = ticking(op, progress), resume is not None
-        series = self._several(op, x, y, warmup) if isinstance(x, list | tuple) else self._series(op, x, y, warmup)
-        inputs, targets, lengths, flat = series
+        several = isinstance(x, list | tuple)
+        batches = self._several(op, x, y, warmup) if several else [self._series(op, x, y, warmup)]
+        _, targets, _, flat = batches[0]
+        count, total, done = sum(len(each.inputs) for each in batches), sum(each.inputs.shape[1] for each in batches), 0
         if keep and self.moments is not None:
             constant = cast(Tensor, self.readout_constant)
             if flat != (constant.dim() == 0) or targets.shape[-1] != constant.numel():
@@ -407,25 +409,27 @@ class LiquidStateMachine(ReservoirState):
                 moments = self.moments.copied()
             else:
                 moments = Moments(self.units, targets.shape[-1], self.device)
-            state, before = self._end(op, len(inputs)) if resume else (None, None)
-            start = self._start(op, state, len(inputs))
-            heard, _ = self._hears(op, False, start, inputs.shape[1], targets, before)
-            final = start[0]
-            for begin, chunk in self._chunks(op, inputs, start, None, heard):
-                final, end = chunk[0, -1], begin + chunk.shape[1]
-                skipped = min(max(warmup - begin, 0), chunk.shape[1])
-                kept = chunk[:, skipped:].to(torch.float64, memory_format=torch.contiguous_format).flatten(0, 1)
-                told = targets[:, begin + skipped : end].flatten(0, 1)
-                if lengths is not None:
-                    steps = torch.arange(begin + skipped, end, device=lengths.device)
-                    counted = (steps < lengths.unsqueeze(1)).flatten()
-                    kept, told = kept[counted], told[counted]
-                moments.add(kept, told)
-                tick(end, inputs.shape[1])
+            state, before = self._end(op, count) if resume else (None, None)
+            for inputs, targets, lengths, _ in batches:
+                start = self._start(op, state, len(inputs))
+                heard, _ = self._hears(op, False, start, inputs.shape[1], targets, before)
+                final = start[0]
+                for begin, chunk in self._chunks(op, inputs, start, None, heard):
+                    final, end = chunk[0, -1], begin + chunk.shape[1]
+                    skipped = min(max(warmup - begin, 0), chunk.shape[1])
+                    kept = chunk[:, skipped:].to(torch.float64, memory_format=torch.contiguous_format).flatten(0, 1)
+                    told = targets[:, begin + skipped : end].flatten(0, 1)
+                    if lengths is not None:
+                        steps = torch.arange(begin + skipped, end, device=lengths.device)
+                        counted = (steps < lengths.unsqueeze(1)).flatten()
+                        kept, told = kept[counted], told[counted]
+                    moments.add(kept, told)
+                    tick(done + end, total)
+                done += inputs.shape[1]
             self._solve(op, moments, self.ridge, flat)
             self.moments = moments if keep else None
             # Copies, which do not keep the chunk.
-            alone = len(inputs) == 1
+            alone = count == 1
             self.end_state = final.clone() if alone else None
             self.end_output = (targets[0, -1, 0] if flat else targets[0, -1]).clone() if alone else None
         return self
@@ -690,8 +694,11 @@ class LiquidStateMachine(ReservoirState):
         check_finite(op, "y", targets if self.feedback_weights is None else targets.to(self.dtype))
         return _Series(inputs, targets, None, flat)
 
-    def _several(self, op: str, x: Any, y: Any, warmup: int) -> _Series:
-        """The same of a list of single series, as long as the longest: their last steps are repeated."""
+    def _several(self, op: str, x: Any, y: Any, warmup: int) -> list[_Series]:
+        """The same of a list of single series, in batches as long as their longest: last steps are repeated.
+
+        A batch holds lengths up to one power of two, so that less than half of its steps are repeated ones.
+        """
         if not x:
             raise ValueError(f"{op}: x must have at least one series, got none")
         if not isinstance(y, list | tuple) or len(y) != len(x):
@@ -701,8 +708,17 @@ class LiquidStateMachine(ReservoirState):
         kinds = {(part.inputs.dim(), part.targets.shape[-1], part.flat) for part in parts}
         if len(kinds) > 1 or any(len(part.inputs) != 1 for part in parts):
             raise ValueError(f"{op}: x and y must be lists of single series of the same columns, got others among them")
-        (inputs, lengths), (targets, _) = padded([one.inputs for one in parts]), padded([one.targets for one in parts])
-        return _Series(inputs, targets, lengths, parts[0].flat)
+        batches: dict[int, list[_Series]] = {}
+        for part in parts:
+            batches.setdefault(part.inputs.shape[1].bit_length(), []).append(part)
+        made = []
+        for batch in batches.values():
+            (inputs, lengths), (targets, _) = (
+                padded([one.inputs for one in batch]),
+                padded([one.targets for one in batch]),
+            )
+            made.append(_Series(inputs, targets, lengths, batch[0].flat))
+        return made
 
     def _outputs(self, op: str, outputs: Any, inputs: Tensor) -> Tensor | None:
         """Given outputs ``[B, T, out]`` of checked inputs."""
