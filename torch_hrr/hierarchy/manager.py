@@ -276,13 +276,12 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
                 kind: Any = _LAYERS[own.pop("class")]
                 weight = f"levels.{number}.layers.{i}.weight"
                 _check_shape(tensors, weight, (own["output_size"], own["input_size"]))
+                layer = kind(**own, device=device, dtype=tensors[weight].dtype)
                 if kind is SoftHebb and "center" not in own:
                     # From before inputs were centred.
-                    own["center"] = False
-                    empty = kind(own["input_size"], 1, seed=0, device="cpu", dtype=tensors[weight].dtype)
-                    for name in ("mean", "sums"):
-                        made_of[weight.replace("weight", name)] = getattr(empty, name)
-                level.add_layer(kind(**own, device=device, dtype=tensors[weight].dtype))
+                    layer.center = False
+                    made_of.update({weight.replace("weight", name): getattr(layer, name) for name in ("mean", "sums")})
+                level.add_layer(layer)
             level.steps = integer("load", "steps", steps, 0)
             made.add_level(level)
         return made

@@ -19,14 +19,14 @@ class SoftHebb(Layer):
     ``u = W (x - mean)``, ``y = softmax(u / temperature)``, and at every tick rule "softhebb" of `plastic_scan`:
     ``dW_j = lr E[y_j (x - mean - u_j W_j)]``, where E is the mean over the tick's batch. Rows go to norm 1, each to the
     mean direction of the inputs it wins. Of inputs that are not centred, such as positive ones, one unit would win all.
-    The mean is that of all inputs learned from, the tick's included; the bits of a call are those of its ticks one by
-    one.
+    The mean is that of all inputs learned from, the tick's included, and each counts the same. In float32 and float64
+    the bits of a call are those of its ticks one by one.
 
     Attributes:
         weight: ``[m, n]``, from N(0, 1/n) at first.
         mean: ``[n]``, of the inputs learned from with `center`; zeros at first.
         sums: ``[n + 1]``, the bits of float64 as int64, which keep their precision in a module of half type: the sums
-            of the inputs learned from, and their number.
+            of the inputs learned from, and their number. Zeros here and in `mean` start the mean again.
         lr, temperature, center, losers, scaled, power: As given.
 
     Source: Moraitis et al., SoftHebb: Bayesian inference in unsupervised Hebbian soft winner-take-all networks,
@@ -126,11 +126,12 @@ class SoftHebb(Layer):
     def _centered(self, ticks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Every tick less the mean up to it, and the mean and the sums after the last."""
         batch = ticks.shape[1] if ticks.dim() == 3 else 1
-        rows = torch.nn.functional.pad(ticks.flatten(0, -2).double(), (0, 1, 1, 0), value=1.0)
+        rows = ticks.new_ones(1 + ticks.shape[:-1].numel(), 1 + self.input_size, dtype=torch.float64)
         rows[0] = self.sums.view(torch.float64)
+        rows[1:, :-1] = ticks.flatten(0, -2)
         # Along the first of two dimensions torch adds one row after another, on a GPU too: a call has the bits of its
         # ticks one by one.
-        sums = rows.cumsum(0)[batch::batch]
+        sums = rows.cumsum_(0)[batch::batch]
         means = sums[:, :-1] / sums[:, -1:]
         centered = ticks - (means if ticks.dim() == 2 else means.unsqueeze(1))
         return centered.to(ticks.dtype), means[-1], sums[-1].view(torch.int64)
