@@ -1,6 +1,7 @@
 """States of modules of every system: a state is all that a module made without data or in inference mode needs."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -177,6 +178,13 @@ def test_one_made_without_data_takes_a_state(name):
         tensor.detach().view(torch.uint8).fill_(7 if tensor.dtype is not torch.bool else 1)
     made.load_state_dict(copy.deepcopy(source.state_dict()))
     assert same(results(name, made), results(name, source))
+
+
+@every
+def test_one_that_compile_was_called_of_is_pickled(name):
+    source = used(name)
+    source.compile()
+    assert same(results(name, pickle.loads(pickle.dumps(source))), results(name, used(name)))
 
 
 # Others are as torch's own modules: what is made in inference mode stays there.

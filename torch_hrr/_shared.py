@@ -83,9 +83,10 @@ class Shared:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the lock, which copies and pickles have of their own."""
+        """Everything but the lock, which copies and pickles have of their own, and what a module's compile() made."""
         with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+            left = ("_lock", "_compiled_call_impl")
+            return {name: value for name, value in self.__dict__.items() if name not in left}
 
     def __copy__(self) -> Self:
         """A copy whose containers are its own; tensors that are replaced and never written to are shared."""

@@ -212,7 +212,9 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
 
     def __getstate__(self) -> dict[str, Any]:
         # Hooks stay with the brain they were given to; what is copied together with a brain adds its own.
-        return {**{name: value for name, value in self.__dict__.items() if name != "_lock"}, "_hooks": OrderedDict()}
+        state = nn.Module.__getstate__(self)
+        del state["_lock"]
+        return {**state, "_hooks": OrderedDict()}
 
     @torch.inference_mode(False)
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -317,7 +317,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         """Of copies and pickles, whose last external inputs are numbers without a graph."""
         inputs = {name: each.detach() if isinstance(each, Tensor) else each for name, each in self._repeated.items()}
         given = {name: external.detach() for name, external in self._given.items()}
-        return {**self.__dict__, "_given": given, "_repeated": inputs}
+        return {**nn.Module.__getstate__(self), "_given": given, "_repeated": inputs}
 
     def get_extra_state(self) -> dict[str, Any]:
         """Whether it learns, and the sizes of its biases."""

@@ -247,7 +247,7 @@ class ControlBrain(FieldBrain):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the memory of a cycle, whose tensors share it."""
-        return {**self.__dict__, "_work": None}
+        return {**nn.Module.__getstate__(self), "_work": None}
 
     def _settled(self) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
