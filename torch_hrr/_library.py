@@ -76,7 +76,7 @@ def build_info() -> dict[str, str]:
 
 
 def has_cuda_kernels() -> bool:
-    """Whether the library was built with its CUDA kernels; all operators have them or none.
+    """Whether the library was built with its CUDA kernels; all operators but `_field_control_` have them, or none.
 
     Where it was not, the dispatcher has kernels of `torch_hrr._plain` for CUDA.
     """
