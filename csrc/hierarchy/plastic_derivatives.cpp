@@ -329,8 +329,6 @@ class Ticks {
     Dual norm, slope, rate;  // |W_j|, [..., m, 1], and the rate's factor and its slope; undefined if the factor is 1
   };
   Competing compete(const Dual& w, const Dual& x, const Dual& y) const {
-    constexpr double kNone = 1e-30;
-    constexpr double kOff = 1e-10;
     Competing c;
     c.products = matmul(x, w.transpose(-1, -2));
     c.shares = y;
@@ -347,7 +345,7 @@ class Ticks {
       const Tensor raw = c.raw.value.detach();
       const Tensor largest = raw.abs().eq(raw.abs().amax({-2, -1}, /*keepdim=*/true)).to(raw.scalar_type());
       c.pick = raw.sign() * largest / largest.sum({-2, -1}, /*keepdim=*/true);
-      c.largest = sum_of_all(c.raw * c.pick) + kNone;
+      c.largest = sum_of_all(c.raw * c.pick) + kernels::kLeastStep;
       c.step = c.raw / c.largest;
     }
     if (o_.power > 0) {
@@ -356,7 +354,7 @@ class Ticks {
       c.norm = (squares + (1 - full)).sqrt();
       const Dual off = c.norm * full + (-1);
       const Tensor sign = off.value.detach().sign();
-      const Dual base = off * sign + kOff;
+      const Dual base = off * sign + kernels::kLeastDistance;
       c.rate = base.pow(o_.power);
       c.slope = o_.power * base.pow(o_.power - 1) * (sign * full);
     }

@@ -28,6 +28,10 @@ struct CompetingParams {
   }
 };
 
+// Added, as published, to how far a norm is from 1 before it is raised to a power, and to a step's largest element.
+constexpr double kLeastDistance = 1e-10;
+constexpr double kLeastStep = 1e-30;
+
 // Of float and of double; rows are learners.
 struct CompetingKernels {
   RowKernel<CompetingParams> of_float, of_double;
@@ -56,12 +60,12 @@ struct Competition {
   // What the rate of a unit is multiplied by whose weights have this squared norm.
   template <typename L>
   KERNEL_HOST_DEVICE L rate_of(L squares) const {
-    const L off = magnitude(square_root(squares) - lanes_of<L>(1)) + lanes_of<L>(static_cast<T>(1e-10));
+    const L off = magnitude(square_root(squares) - lanes_of<L>(1)) + lanes_of<L>(static_cast<T>(kLeastDistance));
     return exponential(lanes_of<L>(power) * logarithm(off));
   }
   // What a step is multiplied by whose largest element this is.
   KERNEL_HOST_DEVICE T scale_of(T largest) const {
-    return T{1} / (largest + static_cast<T>(1e-30));
+    return T{1} / (largest + static_cast<T>(kLeastStep));
   }
   // W += gain x, for a sample's share
   template <typename L>
