@@ -142,7 +142,7 @@ class Choice(Spec):
     def wrong(self) -> Iterator[tuple[Any, type[Exception]]]:
         """Another word, and what is none."""
         yield from ((each, TypeError) for each in (3, None, [*self.known]))
-        yield "".join(self.known), ValueError
+        yield f"no {''.join(self.known)}", ValueError
 
     @property
     def words(self) -> str:
@@ -205,7 +205,7 @@ class Dtype(Spec):
     def words(self) -> str:
         """The dtypes."""
         *others, last = (str(dtype).removeprefix("torch.") for dtype in self.known)
-        return f"{', '.join(others)} or {last}"
+        return f"{', '.join(others)} or {last}" if others else last
 
     def __call__(self, op: str, argument: str, value: Any) -> torch.dtype:
         """The dtype."""
