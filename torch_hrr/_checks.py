@@ -311,7 +311,7 @@ def number(
     checked = float(real(op, argument, value))
     outside = checked <= least if open_left else checked < least
     outside = outside or (checked >= most if open_right else checked > most)
-    if outside or not math.isfinite(checked):
+    if outside or not -math.inf < checked < math.inf:
         lower = "" if math.isinf(least) else f" {'>' if open_left else '>='} {least:g}"
         upper = "" if math.isinf(most) else f" and {'<' if open_right else '<='} {most:g}"
         raise ValueError(f"{op}: {argument} must be a finite number{lower}{upper}, got {plain(value)}")

@@ -223,7 +223,7 @@ def test_bad_input_leaves_the_brain_unchanged(arguments, error, text):
         ({"spatial": 2**70}, ValueError, r"spatial must be below 2\^63"),
         ({"spatial": 2**30}, ValueError, r"the field must have fewer than 2\^59 elements"),
         ({"prefer_gpu": 1}, TypeError, "prefer_gpu must be a bool"),
-        ({"speed": 1}, TypeError, "settings must be arguments of FieldBrain or prefer_gpu, got speed"),
+        ({"speed": 1}, TypeError, r"settings must be arguments of FieldBrain\(learner='imprint'\) or prefer_gpu, got"),
     ],
     ids=str,
 )

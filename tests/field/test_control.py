@@ -273,7 +273,7 @@ def test_a_brain_at_rest_draws_and_learns_nothing_and_never_sticks():
     weights, key = own.weights, own.key.clone()
     motors = [own.process_robot_cycle(SENSORY, 1.0)[0] for _ in range(20)]
     assert motors[1:] == motors[:-1] and torch.equal(own.key, key)
-    torch.testing.assert_close(own.weights, weights)
+    assert torch.equal(own.weights, weights)
     moving = [own.process_robot_cycle([math.sin(0.3 * i + j) for j in range(4)])[0] for i in range(40)]
     assert all(len(set(values)) == 40 for values in zip(*moving, strict=True))
     own.train()
@@ -322,6 +322,8 @@ def test_a_step_runs_on_meta_compiles_and_is_exported():
     for each in inputs:
         expected = own.step(*each)
         assert torch.equal(step(*each), expected) and torch.equal(exported(*each), expected)
+    for reward in (0.5, 0.25, -1.0):
+        assert torch.equal(step(inputs[1][0], reward), own.step(inputs[1][0], reward))
     assert same(states(compiled), states(own))
 
 
@@ -392,8 +394,8 @@ def test_lists_tensors_and_arrays_are_the_same_values():
         ({"spatial": (3, 4)}, ValueError, "spatial must be an int or depth, height and width"),
         ({"discount": 1.5}, ValueError, "discount must be"),
         ({"discrete": 1}, TypeError, "discrete must be a bool"),
-        ({"dtype": torch.bfloat16}, TypeError, "dtype must be"),
-        ({"threshold": 0.1}, TypeError, "settings must be arguments of FieldBrain or prefer_gpu, got threshold"),
+        ({"dtype": torch.bfloat16}, TypeError, "dtype must be float32, got"),
+        ({"threshold": 0.1}, TypeError, r"settings must be arguments of FieldBrain\(learner='actor-critic'\) or"),
         ({"learner": "imprint", "discount": 0.5}, TypeError, "settings must be .*, got discount"),
         ({"learner": "critic"}, ValueError, "learner must be 'imprint' or 'actor-critic', got 'critic'"),
         ({"spatial": 2**13}, RuntimeError, "sensory_dim, spatial and channels must take at most"),
@@ -403,6 +405,15 @@ def test_lists_tensors_and_arrays_are_the_same_values():
 def test_bad_settings(settings, error, text):
     with pytest.raises(error, match=f"^create_brain: {text}"):
         brain(**settings)
+
+
+def test_a_subclass_is_of_the_learner_of_its_class():
+    class Mine(field.FieldBrain):
+        pass
+
+    assert Mine(4, 2, 4, 9).learner == "imprint"
+    with pytest.raises(ValueError, match=r"^Mine: learner of a subclass must be 'imprint', got 'actor-critic'"):
+        Mine(4, 2, 4, 9, learner="actor-critic")
 
 
 def value(own, sensory):

@@ -32,7 +32,7 @@ def test_seeds_count_up_modulo_2_to_the_64():
         ("create_optimized_brain", FieldBrainFactory.create_optimized_brain),
         ("create_brain", create_brain),
     ):
-        with pytest.raises(TypeError, match=rf"^{op}: settings must be arguments of FieldBrain .*, got colour$"):
+        with pytest.raises(TypeError, match=rf"^{op}: settings must be arguments of FieldBrain.*, got colour$"):
             call(seed=3, colour="blue")
         with pytest.raises(
             TypeError, match=rf"^{op}: settings must be .*, got difusion; is it diffusion or discount\?$"

@@ -146,7 +146,7 @@ def test_rounded_actions_stay_within_bounds(monkeypatch, dtype):
         assert agent.act(0) in space
 
 
-@pytest.mark.parametrize(("reward", "told"), ((0.5, 0.25), (9.0, 1.0), (-9.0, -1.0)))
+@pytest.mark.parametrize(("reward", "told"), ((0.5, 0.25), (9.0, 1.0), (-9.0, -1.0), (np.array([0.5]), 0.25)))
 def test_rewards_are_scaled_and_bounded(reward, told):
     agent = agent_of(Spaces(spaces.Discrete(2), spaces.Discrete(2)), reward_scale=0.5)
     agent.act(0, reward)
@@ -407,6 +407,18 @@ def test_the_wrapper_shows_motor_metrics_and_channels():
     assert observation[8:].tolist() == pytest.approx(peer.field.mean((0, 1, 2)).tanh().tolist())
     assert env.step(env.action_space.sample())[0] in env.observation_space
     assert not len(env.brain.library)
+
+
+def test_the_wrapper_leaves_what_a_brain_learned():
+    env = gymnasium.make("Pendulum-v1")
+    agent = gym.FieldAgent(gym.brain_for(env, seed=0, prefer_gpu=False), env)
+    agent.run_episode(seed=1, max_steps=30)
+    weights, seen = agent.brain.weights, gym.FieldObservation(env, agent.brain)
+    first = [seen.reset(seed=2)[0], *(seen.step(np.zeros(1, np.float32))[0] for _ in range(30))]
+    again = [seen.reset(seed=2)[0], *(seen.step(np.zeros(1, np.float32))[0] for _ in range(30))]
+    np.testing.assert_array_equal(first, again)
+    torch.testing.assert_close(agent.brain.weights, weights)
+    assert weights.any() and agent.brain.training
 
 
 def test_a_wrapped_environment_is_made_anew_from_its_specification():

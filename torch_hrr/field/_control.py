@@ -230,11 +230,17 @@ class ControlBrain(FieldBrain):
     @torch.no_grad()
     def reset(self) -> None:
         """Begins an episode: clears the field, the prediction and the noise; what was learned stays."""
-        self._weights.copy_(self._settled()[1])
+        self._settle()
         self._field.zero_()
-        self._state[: plain.SQUARE] = torch.eye(plain.SQUARE, device=self.device)[plain.PRODUCT]
+        self._state[plain.BEGUN] = 0
         self._state[plain.HEAD :] = 0
         self.prediction.zero_()
+
+    def train(self, mode: bool = True) -> Self:
+        """As of every module; at rest `weights` stay bit for bit."""
+        if self.training and not mode:
+            self._settle()
+        return super().train(mode)
 
     @property
     def nbytes(self) -> int:
@@ -252,6 +258,15 @@ class ControlBrain(FieldBrain):
     def _settled(self) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             return plain.settled(self._field, self._weights, self._state, self.maps)
+
+    @torch.no_grad()
+    def _settle(self) -> None:
+        """Stores field and weights as they are, so that no later imprint rounds a weight."""
+        field, weights = self._settled()
+        self._field.copy_(field)
+        self._weights.copy_(weights)
+        self._state[plain.PRODUCT] = 1
+        self._state[plain.CRITIC : plain.SQUARE] = 0
 
     @writable_anywhere
     def _new_work(self) -> _Work:

@@ -254,6 +254,8 @@ class FieldBrain(Saveable, DescribedModule):
         """
         super().__init__()
         op = type(self).__name__
+        if learner != self.learner:
+            raise ValueError(f"{op}: learner of a subclass must be {self.learner!r}, got {learner!r}")
         self.sensory_dim, self.motor_dim = sensory_dim, motor_dim
         self.channels = integer(op, "channels", channels, sensory_dim + motor_dim)
         self.spatial = field_sizes(op, spatial)
@@ -385,7 +387,7 @@ class FieldBrain(Saveable, DescribedModule):
             sensory: ``sensory_dim`` numbers of order 1, at most 1e6 in absolute value.
             reward: For what the last motor did, at most 1e6 in absolute value.
             terminated: Whether the episode ended by itself with these values, after which no reward comes.
-            truncated: Whether it was cut off. Only a learner of control heeds both.
+            truncated: Whether it was cut off; of both, the first counts. Only a learner of control heeds them.
 
         Returns:
             The motor, ``motor_dim`` floats in [-1, 1], and the state: ``cycle``, ``cycle_time_ms``,
@@ -707,7 +709,7 @@ def created(op: str, prefer_gpu: bool = True, **settings: Any) -> FieldBrain:
     settings = {"learner": "actor-critic", **settings}
     kind: Any = type(FieldBrain.__new__(FieldBrain, **settings))
     known = [*inspect.signature(kind.__init__).parameters, "prefer_gpu"]
-    check_known(op, "settings", settings, known, "arguments of FieldBrain or prefer_gpu")
+    check_known(op, "settings", settings, known, f"arguments of FieldBrain(learner={kind.learner!r}) or prefer_gpu")
     if settings.get("device") is None:
         settings["device"] = "auto" if prefer_gpu else "cpu"
     with named("FieldBrain", op):

@@ -22,7 +22,7 @@ from torch_hrr._repr import Described
 from torch_hrr._spec import Instance, Int, Real, Seed, Spec, takes
 from torch_hrr.field import functional
 from torch_hrr.field._control import ControlBrain
-from torch_hrr.field.brain import LARGEST, METRICS, BrainArguments, FieldBrain, created
+from torch_hrr.field.brain import LARGEST, METRICS, BrainArguments, FieldBrain, created, single
 from torch_hrr.field.search import search
 
 try:
@@ -201,6 +201,7 @@ class FieldAgent(Described):
         return self.decode(motor)
 
     def _told(self, reward: SupportsFloat) -> float:
+        reward = single(reward)
         if not isinstance(reward, SupportsFloat):
             raise TypeError(f"act: reward must be a number, got {type(reward).__name__}")
         if not math.isfinite(reward):
@@ -427,8 +428,8 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
 
     The observation is ``[motor_dim + 6 + channels]`` float32 in [-1, 1]: the brain's motors, its metrics in the order
     of `METRICS` (``x / (1 + x)`` of those without an upper bound) and tanh of each channel's mean over the places.
-    Actions and rewards are the environment's; the brain gets no reward and stores no patterns, so a seed and actions
-    determine the observations.
+    Actions and rewards are the environment's; the brain gets no reward, learns nothing and stores no patterns, so a
+    seed and actions determine the observations.
 
     In a forked process, such as those of gymnasium's asynchronous vectors on systems that fork by default, it sets
     torch to one thread: torch's threads do not survive a fork, and work for them would wait forever.
@@ -489,7 +490,13 @@ class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Re
         return self._features(observation), reward, terminated, truncated, info
 
     def _features(self, observation: Any) -> Any:
-        motor, state = self.brain.process_robot_cycle(self._sensors(observation))
+        brain, learns = self.brain, self.brain.training
+        # What was learned about rewards would fade without them.
+        brain.training = learns and not isinstance(brain, ControlBrain)
+        try:
+            motor, state = brain.process_robot_cycle(self._sensors(observation))
+        finally:
+            brain.training = learns
         measured = [state[name] / (1 + state[name]) if name in _UNBOUNDED else state[name] for name in METRICS]
         means = self.brain.field.float().mean((0, 1, 2)).tanh().tolist()
         # Rounding must not leave the bounds.
