@@ -125,7 +125,7 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_field_moments.out(Tensor field, float small, *, Tensor(a!) out) -> ()", tags);
   m.def(
       "_field_control_(Tensor(a!) field, Tensor(b!) weights, Tensor(c!) state, Tensor(d!) prediction, Tensor(e!) key, "
-      "Tensor(f!) out, Tensor places, Tensor sensory, Tensor reward, Tensor ended, float decay, float diffusion, "
+      "Tensor(f!) result, Tensor places, Tensor sensory, Tensor reward, Tensor ended, float decay, float diffusion, "
       "float discount, float critic_rate, float motor_rate, float correlation, float deviation, bool learns, "
       "bool discrete, bool dense) -> ()",
       tags);

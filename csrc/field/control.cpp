@@ -19,13 +19,13 @@ struct FieldControl : Operator {
       {.name = "state", .trailing = kNotBatched, .written = true},
       {.name = "prediction", .trailing = kNotBatched, .written = true},
       {.name = "key", .trailing = kNotBatched, .written = true},
-      {.name = "out", .trailing = kNotBatched, .written = true},
+      {.name = "result", .trailing = kNotBatched, .written = true},
       {"places", kNotBatched},
       {"sensory", kNotBatched},
       {"reward", kNotBatched},
       {"ended", kNotBatched},
   };
-  using Signature = void(Tensor& field, Tensor& weights, Tensor& state, Tensor& prediction, Tensor& key, Tensor& out,
+  using Signature = void(Tensor& field, Tensor& weights, Tensor& state, Tensor& prediction, Tensor& key, Tensor& result,
                          const Tensor& places, const Tensor& sensory, const Tensor& reward, const Tensor& ended,
                          double decay, double diffusion, double discount, double critic_rate, double motor_rate,
                          double correlation, double deviation, bool learns, bool discrete, bool dense);
@@ -36,12 +36,12 @@ struct FieldControl : Operator {
   }
 
   static ControlParams check(const Tensor& field, const Tensor& weights, const Tensor& state, const Tensor& prediction,
-                             const Tensor& key, const Tensor& out, const Tensor& places, const Tensor& sensory,
+                             const Tensor& key, const Tensor& result, const Tensor& places, const Tensor& sensory,
                              const Tensor& reward, const Tensor& ended, double decay, double diffusion, double discount,
                              double critic_rate, double motor_rate, double correlation, double deviation, bool learns,
                              bool discrete, bool dense) {
     const Argument all[] = {{"field", field},           {"weights", weights}, {"state", state},
-                            {"prediction", prediction}, {"out", out},         {"places", places},
+                            {"prediction", prediction}, {"result", result},   {"places", places},
                             {"sensory", sensory},       {"reward", reward},   {"ended", ended}};
     check_floating(kName, {{"field", field}});
     TORCH_CHECK_TYPE(field.scalar_type() == at::kFloat || field.scalar_type() == at::kDouble, kName,
@@ -68,7 +68,7 @@ struct FieldControl : Operator {
     ControlParams params;
     params.sensors = last({"sensory", sensory}, 1);
     params.motors = (last({"state", state}, 1) - kernels::ControlHead::kSize - params.sensors) / 2;
-    params.measures = last({"out", out}, 1) != params.motors;
+    params.measures = last({"result", result}, 1) != params.motors;
     TORCH_CHECK_VALUE(places.dim() >= 3, kName, ": places must have at least 3 dimensions, got ", places.dim());
     params.maps = places.sym_size(-3).guard_int(__FILE__, __LINE__);
     TORCH_CHECK_VALUE(params.sensors >= 1 && params.motors >= 1 && params.maps >= 1, kName,
@@ -87,7 +87,7 @@ struct FieldControl : Operator {
     sized({"state", state}, {params.state_size()});
     sized({"prediction", prediction}, {params.sensors});
     sized({"key", key}, {2});
-    sized({"out", out}, {params.out_size()});
+    sized({"result", result}, {params.out_size()});
     sized({"places", places}, {params.maps, 3, params.sensors + 1});
     sized({"sensory", sensory}, {params.sensors});
     sized({"reward", reward}, {});
@@ -120,12 +120,12 @@ struct FieldControl : Operator {
   }
 
   static void run(ControlParams params, const Tensor& field, const Tensor& weights, const Tensor& state,
-                  const Tensor& prediction, const Tensor& key, const Tensor& out, const Tensor& places,
+                  const Tensor& prediction, const Tensor& key, const Tensor& result, const Tensor& places,
                   const Tensor& sensory, const Tensor& reward, const Tensor& ended, double, double, double, double,
                   double, double, double, bool, bool, bool) {
     // All are contiguous: they share memory only where their ranges meet.
     const Argument all[] = {{"field", field},   {"weights", weights}, {"state", state},   {"prediction", prediction},
-                            {"key", key},       {"out", out},         {"places", places}, {"sensory", sensory},
+                            {"key", key},       {"result", result},   {"places", places}, {"sensory", sensory},
                             {"reward", reward}, {"ended", ended}};
     constexpr size_t kWritten = 6;
     const char* begins[std::size(all)];
@@ -147,7 +147,7 @@ struct FieldControl : Operator {
     params.state = state.mutable_data_ptr();
     params.prediction = prediction.mutable_data_ptr();
     params.key = key.mutable_data_ptr<int64_t>();
-    params.out = out.mutable_data_ptr();
+    params.out = result.mutable_data_ptr();
     params.places = places.const_data_ptr();
     params.sensory = sensory.const_data_ptr();
     params.reward = reward.const_data_ptr();

@@ -39,7 +39,7 @@ def robots(*batch, sensors=3, motors=2, maps=2, sizes=(4, 5, 3), more=0, dtype=t
         "state": state,
         "prediction": torch.zeros(*batch, sensors, dtype=dtype),
         "key": torch.randint(-(2**62), 2**62, (*batch, 2), generator=generator),
-        "out": torch.zeros(*batch, motors + 6, dtype=dtype),
+        "result": torch.zeros(*batch, motors + 6, dtype=dtype),
         "places": places,
     }
 
@@ -65,7 +65,7 @@ class Oracle:
 
     def __init__(self, operands, rates):
         self.places, self.rates = operands["places"].numpy(), rates
-        self.sizes, self.motors = operands["field"].shape[:3], operands["out"].shape[-1] - 6
+        self.sizes, self.motors = operands["field"].shape[:3], operands["result"].shape[-1] - 6
         self.key = operands["key"].tolist()
         self.f = np.zeros((1 + self.motors, len(self.places), *self.sizes))
         self.w = np.zeros_like(self.f)
@@ -117,7 +117,7 @@ def test_a_step_is_that_of_the_oracle(motors, dense):
     for inputs in steps(150):
         expected = oracle.step(*inputs.values())
         control(**own, **inputs, **(RATES | {"dense": dense}))
-        np.testing.assert_allclose(own["out"][:motors].numpy(), expected, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(own["result"][:motors].numpy(), expected, rtol=0, atol=2e-6)
     for ours, theirs in zip(settled(own), (oracle.f, oracle.w), strict=True):
         torch.testing.assert_close(ours, channels(theirs), rtol=0, atol=2e-6)
     assert own["key"].tolist() == oracle.key and abs(oracle.w).max() > 0.1
@@ -140,27 +140,29 @@ def test_all_forms_are_the_definition(more, dtype):
     for each in (sparse, dense, mixed):
         for ours, theirs in zip(settled(each), settled(expected), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=bound)
-        torch.testing.assert_close(each["out"], expected["out"], rtol=1e-4, atol=bound)
+        torch.testing.assert_close(each["result"], expected["result"], rtol=1e-4, atol=bound)
         assert torch.equal(each["key"], expected["key"])
         torch.testing.assert_close(each["prediction"], expected["prediction"])
     assert not sparse["weights"][..., -1].any() and sparse["weights"].any() == rates["learns"]
     metrics = plain.settled(sparse["field"], sparse["weights"], sparse["state"], 8)[0].flatten(-4, -2)
-    torch.testing.assert_close(sparse["out"][:, 5], metrics.square().mean((-2, -1)))
+    torch.testing.assert_close(sparse["result"][:, 5], metrics.square().mean((-2, -1)))
 
 
 def test_many_robots_are_each_alone():
     together = robots(2, 40, maps=8, dtype=torch.float32)
     alone = [{name: each[0, i].clone() for name, each in together.items()} for i in range(3)]
-    short = together | {"out": torch.zeros(2, 40, 2)}
+    short = together | {"result": torch.zeros(2, 40, 2)}
     short = {name: each.clone() for name, each in short.items()}
     for inputs in steps(30, 2, 40, dtype=torch.float32):
         control(**together, **inputs, **RATES)
         control(**short, **inputs, **RATES)
         for i, one in enumerate(alone):
             control(**one, **{name: each[0, i] for name, each in inputs.items()}, **RATES)
-            assert torch.equal(one["out"], together["out"][0, i])
+            assert torch.equal(one["result"], together["result"][0, i])
     assert all(torch.equal(each, together[name][0, i]) for i, one in enumerate(alone) for name, each in one.items())
-    assert torch.equal(short["out"], together["out"][..., :2]) and torch.equal(short["weights"], together["weights"])
+    assert torch.equal(short["result"], together["result"][..., :2]) and torch.equal(
+        short["weights"], together["weights"]
+    )
     before = torch.get_num_threads()
     again, expected = copy.deepcopy(together), together
     inputs = next(steps(1, 2, 40, dtype=torch.float32, seed=3))
@@ -189,7 +191,7 @@ def test_what_is_no_number_stays_within_memory():
         ("weights", lambda x: x[..., 1:].contiguous(), ValueError, "weights must have shape"),
         ("field", lambda x: x[0, 0, 0], ValueError, "field must have at least 4 dimensions"),
         ("state", lambda x: x[:-1], ValueError, "state must have shape"),
-        ("out", lambda x: x[:3], ValueError, "out must have shape"),
+        ("result", lambda x: x[:3], ValueError, "result must have shape"),
         ("key", lambda x: x.int(), TypeError, "key must be int64, got Int"),
         ("places", lambda x: x.mT.contiguous().mT, ValueError, "places must be contiguous"),
         ("places", lambda x: x[0], ValueError, "places must have at least 3 dimensions"),

@@ -55,7 +55,7 @@ def control_(
     state: Tensor,
     prediction: Tensor,
     key: Tensor,
-    out: Tensor,
+    result: Tensor,
     places: Tensor,
     sensory: Tensor,
     reward: Tensor,
@@ -79,8 +79,8 @@ def control_(
     w_a += motor_rate clip(e / rms e, 3) f_a; the field decays. The first step of an episode clears the field instead.
     Motors follow from <w_a, y>: with `learns`, noise is added or one is drawn, and otherwise nothing is learned.
 
-    `out` takes the motors and, where it is longer by 6, the metrics of `FieldBrain`. `dense` changes nothing here: the
-    stored form is always that of the field itself.
+    `result` takes the motors and, where it is longer by 6, the metrics of `FieldBrain`. `dense` changes nothing here:
+    the stored form is always that of the field itself.
     """
     *batch, depth, height, width, channels = field.shape
     sizes, maps = (depth, height, width), places.shape[-3]
@@ -137,8 +137,8 @@ def control_(
     field.copy_(f)
     weights.copy_(w)
     state.copy_(torch.cat((head, sensory, noise, score), -1))
-    if out.shape[-1] == motors:
-        out.copy_(motor)
+    if result.shape[-1] == motors:
+        result.copy_(motor)
         return
     rows = f.flatten(-4, -2)
     size = rows.abs()
@@ -150,7 +150,7 @@ def control_(
         (size < _INACTIVE).to(missed.dtype).mean((-2, -1)),
         missed,
     )
-    out.copy_(torch.cat((motor, torch.stack(metrics, -1)), -1))
+    result.copy_(torch.cat((motor, torch.stack(metrics, -1)), -1))
 
 
 def _move(

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from torch_hrr._moved import names_of
+from torch_hrr.field import _control as _control
 from torch_hrr.field import plot
 from torch_hrr.field.brain import FieldBrain
 from torch_hrr.field.dynamics import DynamicField, DynamicFieldConfig, Peak

@@ -312,3 +312,6 @@ def _places(maps: int, sensors: int, sizes: tuple[int, int, int], generator: tor
     edges = torch.tensor(sizes, dtype=torch.float32, device="cpu")
     offsets = torch.rand(maps, 3, generator=generator, dtype=torch.float32, device="cpu") - 0.5
     return torch.cat((_REACH * edges[:, None] * turned, ((edges - 1) / 2 + offsets)[..., None]), -1).contiguous()
+
+
+FieldBrain._learners[ControlBrain.learner] = ControlBrain

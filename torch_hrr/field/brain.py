@@ -167,6 +167,8 @@ class FieldBrain(Saveable, DescribedModule):
 
     file_format = "torch_hrr.field_brain"
     learner: ClassVar[str] = "imprint"
+    _learners: ClassVar[dict[str, type[FieldBrain]]] = {}
+    """Classes of the other learners, which enter themselves: they build on this one."""
     METRICS: ClassVar[tuple[str, ...]] = METRICS
 
     prediction: Tensor
@@ -276,11 +278,8 @@ class FieldBrain(Saveable, DescribedModule):
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """A brain of the learner's class."""
-        kind: Any = cls
-        if cls is FieldBrain and settings.get("learner") == "actor-critic":
-            from torch_hrr.field import _control
-
-            kind = _control.ControlBrain
+        learner = settings.get("learner")
+        kind: Any = cls._learners.get(learner, cls) if cls is FieldBrain and isinstance(learner, str) else cls
         made: Self = super().__new__(kind)
         return made
 
