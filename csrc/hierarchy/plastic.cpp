@@ -207,7 +207,7 @@ struct PlasticScan : Operator {
   }
 
   template <typename Params, typename Table>
-  static void execute(const Params& params, int64_t rows, const Tensor& outputs, const Table& table) {
+  static void execute(const Params& params, int64_t rows, [[maybe_unused]] const Tensor& outputs, const Table& table) {
 #if defined(TORCH_HRR_WITH_CUDA)
     if (outputs.is_cuda()) {
       return cuda::execute(params, outputs);
