@@ -3,29 +3,32 @@
 
 #include <ATen/MemoryOverlap.h>
 
-#include <utility>
+#include <algorithm>
 
 #include "csrc/overlap.h"
 
 namespace torch_hrr {
 namespace {
 
-// Whether the bytes from the first to the last element of two tensors meet; strides are never negative.
-bool share_memory(const at::Tensor& a, const at::Tensor& b) {
-  if (a.numel() == 0 || b.numel() == 0) {
-    return false;
+// The bytes from the first to the last element of a tensor, none of an empty or absent one; strides are never negative.
+struct Bytes {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+
+  bool meet(const Bytes& other) const {
+    return begin < other.end && other.begin < end;
   }
-  const auto bytes = [](const at::Tensor& tensor) {
-    int64_t last = 0;
-    for (int64_t d = 0; d < tensor.dim(); ++d) {
-      last += (tensor.size(d) - 1) * tensor.stride(d);
-    }
-    const auto* first = static_cast<const char*>(tensor.const_data_ptr());
-    return std::pair(first, first + (last + 1) * tensor.element_size());
-  };
-  const auto [begin_a, end_a] = bytes(a);
-  const auto [begin_b, end_b] = bytes(b);
-  return begin_a < end_b && begin_b < end_a;
+};
+Bytes bytes_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.numel() == 0) {
+    return {};
+  }
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    last += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  return {begin, begin + (last + 1) * tensor.element_size()};
 }
 
 template <typename Int>
@@ -42,13 +45,15 @@ void check_out_metadata(const char* op, const at::Tensor& out, const ResultContr
 
 }  // namespace
 
-void check_overlap(const char* op, const Argument& written, c10::ArrayRef<Argument> inputs) {
-  TORCH_CHECK(at::has_internal_overlap(written.tensor) != at::MemOverlap::Yes, op, ": ", written.name,
-              " must not overlap itself, got an expanded tensor");
-  for (const Argument& input : inputs) {
-    if (input.tensor.defined()) {
-      TORCH_CHECK(!share_memory(written.tensor, input.tensor), op, ": ", written.name, " must not share memory with ",
-                  input.name, ", got overlapping tensors");
+void check_overlap(const char* op, c10::ArrayRef<Argument> arguments, size_t written) {
+  c10::SmallVector<Bytes, 8> bytes;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    bytes.push_back(bytes_of(arguments[i].tensor));
+    TORCH_CHECK(i >= written || at::has_internal_overlap(arguments[i].tensor) != at::MemOverlap::Yes, op, ": ",
+                arguments[i].name, " must not overlap itself, got an expanded tensor");
+    for (size_t k = 0; k < std::min(i, written); ++k) {
+      TORCH_CHECK(!bytes[k].meet(bytes[i]), op, ": ", arguments[k].name, " must not share memory with ",
+                  arguments[i].name, ", got overlapping tensors");
     }
   }
 }
@@ -56,7 +61,9 @@ void check_overlap(const char* op, const Argument& written, c10::ArrayRef<Argume
 void check_out(const char* op, const at::Tensor& out, const ResultContract<int64_t>& contract,
                c10::ArrayRef<Argument> inputs) {
   check_out_metadata(op, out, contract, inputs);
-  check_overlap(op, {"out", out}, inputs);
+  c10::SmallVector<Argument, 5> arguments{{"out", out}};
+  arguments.append(inputs.begin(), inputs.end());
+  check_overlap(op, arguments, 1);
 }
 
 void check_out(const char* op, const at::Tensor& out, const ResultContract<c10::SymInt>& contract,

@@ -5,7 +5,7 @@
 
 namespace torch_hrr {
 
-// Checks that `written` shares no memory with the inputs or itself.
-void check_overlap(const char* op, const Argument& written, c10::ArrayRef<Argument> inputs);
+// Checks that none of the first `written` tensors shares memory with itself or any other; absent ones share none.
+void check_overlap(const char* op, c10::ArrayRef<Argument> arguments, size_t written);
 
 }  // namespace torch_hrr

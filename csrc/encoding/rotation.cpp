@@ -1,12 +1,11 @@
 // rotate: pairs of a row's elements turned by the angles of its position, new or in place.
 #include <ATen/ops/cat.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "csrc/encoding/waves.h"
+#include "csrc/encoding/sinusoid.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
 #include "csrc/overlap.h"
@@ -173,11 +172,6 @@ struct Rotate::Formula {
     return call<Rotate>(x, inputs[1], OptionalTensor(inputs[2]), by.ladder.base, by.ladder.scale, name_of(by.layout),
                         by.factor, by.dims, by.inverse);
   }
-  // The first or the second elements of the pairs.
-  Tensor part(const Tensor& rows, int64_t which, const SymInt& count) const {
-    return turning.layout == Layout::kInterleaved ? rows.slice_symint(-1, which, 2 * count, 2)
-                                                  : rows.slice_symint(-1, which * count, (which + 1) * count);
-  }
   SymInt count_of(const Saved& saved) const {
     return turned_of<SymInt>(OptionalTensor(saved[2]), turning.dims, saved.sizes(0).back()) / 2;
   }
@@ -202,8 +196,8 @@ struct Rotate::Formula {
     const SymInt count = count_of(saved);
     const Tensor wide = in_compute_type(grad);
     const Tensor rows = turned(inputs[0].to(wide.scalar_type()), inputs, turning);
-    const Tensor angles =
-        signed_angle(part(wide, 0, count) * part(rows, 1, count) - part(wide, 1, count) * part(rows, 0, count));
+    const auto part = [&](const Tensor& of, int64_t which) { return part_of_pairs(of, which, count, turning.layout); };
+    const Tensor angles = signed_angle(part(wide, 0) * part(rows, 1) - part(wide, 1) * part(rows, 0));
     if (wanted[1]) {
       grads[1] = (angles * frequencies_of(inputs, count, angles.scalar_type())).sum(-1);
     }
@@ -235,13 +229,10 @@ struct Rotate::Formula {
           sum_of_defined(angle, inputs[1].to(rows.scalar_type()).unsqueeze(-1) * tangents[2].to(rows.scalar_type()));
     }
     angle = signed_angle(angle);
-    const Tensor first = angle * part(rows, 1, count);
-    const Tensor second = -angle * part(rows, 0, count);
+    const Tensor first = angle * part_of_pairs(rows, 1, count, turning.layout);
+    const Tensor second = -angle * part_of_pairs(rows, 0, count, turning.layout);
     const Tensor rest = at::zeros_like(rows.slice_symint(-1, 2 * count, rows.sym_size(-1)));
-    c10::SymDimVector sizes(first.sym_sizes().begin(), first.sym_sizes().end());
-    sizes.back() = 2 * count;
-    const Tensor pairs = turning.layout == Layout::kInterleaved ? at::stack({first, second}, -1).reshape_symint(sizes)
-                                                                : at::cat({first, second}, -1);
+    const Tensor pairs = pairs_of(first, second, turning.layout);
     return sum_of_defined(moved, at::cat({pairs, rest}, -1));
   }
 };
@@ -277,7 +268,7 @@ struct RotateInPlace : Operator {
       return;
     }
     const Tensor held = frequencies.value_or(Tensor());
-    check_overlap(kName, {"x", x}, {{"positions", positions}, {"frequencies", held}});
+    check_overlap(kName, {{"x", x}, {"positions", positions}, {"frequencies", held}}, 1);
     const c10::ArrayRef<int64_t> batch = all_but_last<int64_t>(x.sizes());
     // Rows that the kernel cannot reach where they lie.
     if (x.stride(-1) != 1 || x.dim() > kernels::kMaxRowDims) {

@@ -149,16 +149,6 @@ struct SinusoidalFeatures : Operator {
     Layout layout;
     at::ScalarType type;
 
-    // One number a frequency becomes that of its two columns. Not flatten: torch's older vmap, that of gradcheck, lacks
-    // it.
-    Tensor in_pairs(const Tensor& numbers) const {
-      if (layout == Layout::kHalf) {
-        return at::cat({numbers, numbers}, -1);
-      }
-      c10::SymDimVector sizes(numbers.sym_sizes().begin(), numbers.sym_sizes().end());
-      sizes.back() = 2 * sizes.back();
-      return at::stack({numbers, numbers}, -1).reshape_symint(sizes);
-    }
     at::ScalarType sum_type(const variable_list& inputs) const {
       at::ScalarType wide = c10::promoteTypes(type, inputs[1].scalar_type());
       if (inputs[0].is_floating_point()) {
@@ -198,7 +188,8 @@ struct SinusoidalFeatures : Operator {
       if (tangents[2].defined()) {
         angles = sum_of_defined(angles, tangents[2].to(wide));
       }
-      return features_slope(inputs[0], inputs[1], inputs[2], layout, type) * in_pairs(angles);
+      // One number a frequency is that of its two columns.
+      return features_slope(inputs[0], inputs[1], inputs[2], layout, type) * pairs_of(angles, angles, layout);
     }
   };
   static Formula formula(const Tensor& positions, const Tensor&, const OptionalTensor&, std::string_view layout,
@@ -269,10 +260,7 @@ struct AngleGradient : Operator {
     const Tensor products = in_compute_type(grad) * features_slope(positions, frequencies, phase.value_or(Tensor()),
                                                                    own, compute_type(grad.scalar_type()));
     const SymInt count = frequencies.sym_size(0);
-    // Not unflatten, for the same reason as above.
-    return own == Layout::kInterleaved
-               ? products.slice(-1, 0, std::nullopt, 2) + products.slice(-1, 1, std::nullopt, 2)
-               : products.slice_symint(-1, 0, count) + products.slice_symint(-1, count, 2 * count);
+    return part_of_pairs(products, 0, count, own) + part_of_pairs(products, 1, count, own);
   }
 };
 
@@ -292,6 +280,20 @@ Tensor position_slope(const Tensor& positions, const SymInt& dim, const Ladder& 
   const Tensor waves = call<SinusoidalEncoding>(positions, dim, ladder.base, ladder.scale, ladder.phase + kQuarterTurn,
                                                 name_of(layout), OptionalType(type));
   return waves * column_frequencies(dim, ladder, layout, positions);
+}
+
+// Neither flatten nor unflatten: torch's older vmap, that of gradcheck, lacks them.
+Tensor part_of_pairs(const Tensor& rows, int64_t which, const SymInt& count, Layout layout) {
+  return layout == Layout::kInterleaved ? rows.slice_symint(-1, which, 2 * count, 2)
+                                        : rows.slice_symint(-1, which * count, (which + 1) * count);
+}
+Tensor pairs_of(const Tensor& first, const Tensor& second, Layout layout) {
+  if (layout == Layout::kHalf) {
+    return at::cat({first, second}, -1);
+  }
+  c10::SymDimVector sizes(first.sym_sizes().begin(), first.sym_sizes().end());
+  sizes.back() = 2 * sizes.back();
+  return at::stack({first, second}, -1).reshape_symint(sizes);
 }
 
 }  // namespace torch_hrr::encoding

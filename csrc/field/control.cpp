@@ -3,6 +3,7 @@
 #include "csrc/execute.h"
 #include "csrc/field/field.h"
 #include "csrc/operator.h"
+#include "csrc/overlap.h"
 
 namespace torch_hrr::field {
 namespace {
@@ -123,21 +124,19 @@ struct FieldControl : Operator {
                   const Tensor& prediction, const Tensor& key, const Tensor& result, const Tensor& places,
                   const Tensor& sensory, const Tensor& reward, const Tensor& ended, double, double, double, double,
                   double, double, double, bool, bool, bool) {
-    // All are contiguous: they share memory only where their ranges meet.
-    const Argument all[] = {{"field", field},   {"weights", weights}, {"state", state},   {"prediction", prediction},
-                            {"key", key},       {"result", result},   {"places", places}, {"sensory", sensory},
-                            {"reward", reward}, {"ended", ended}};
     constexpr size_t kWritten = 6;
-    const char* begins[std::size(all)];
-    const char* ends[std::size(all)];
-    for (size_t i = 0; i < std::size(all); ++i) {
-      begins[i] = static_cast<const char*>(all[i].tensor.const_data_ptr());
-      ends[i] = begins[i] + all[i].tensor.nbytes();
-      for (size_t k = 0; k < std::min(i, kWritten); ++k) {
-        TORCH_CHECK(ends[i] <= begins[k] || ends[k] <= begins[i], kName, ": ", all[k].name,
-                    " must not share memory with ", all[i].name, ", got overlapping tensors");
-      }
-    }
+    check_overlap(kName,
+                  {{"field", field},
+                   {"weights", weights},
+                   {"state", state},
+                   {"prediction", prediction},
+                   {"key", key},
+                   {"result", result},
+                   {"places", places},
+                   {"sensory", sensory},
+                   {"reward", reward},
+                   {"ended", ended}},
+                  kWritten);
     params.rows = reward.numel();
     if (params.rows == 0) {
       return;

@@ -41,32 +41,14 @@ void launch_rotation_slice(Storage storage, RotationParams params, const Frequen
   }
 }
 
-template <int kCapacity, typename LaunchKernel>
-void launch_rotation_ladder(Storage storage, const RotationParams& params, const TurnArrays& turns,
-                            const LaunchKernel& launch_kernel, int64_t most_threads) {
-  int64_t first = 0;
-  do {
-    const FrequencySlice slice{first, std::min<int64_t>(kCapacity, params.frequencies() - first)};
-    LadderAngles<kCapacity> angles{0, {}};
-    for (int64_t i = 0; i < slice.count; ++i) {
-      angles.turns[i] = {turns.fraction[first + i], turns.whole[first + i]};
-    }
-    launch_rotation_slice(storage, params, slice, angles, launch_kernel, most_threads);
-    first += kCapacity;
-  } while (first < params.frequencies());
-}
-
-// Without rows nothing is launched. turns: arrays on the host. Parts of any size give the same bits.
+// A call with zero rows launches nothing. turns: arrays on the host. Parts of any size give the same bits.
 template <typename LaunchKernel>
 void launch_rotation_with(Storage storage, const RotationParams& params, const TurnArrays& turns,
                           const LaunchKernel& launch_kernel, int64_t most_threads = kMostSinusoidThreads) {
-  if (params.units() == 0) {
-    return;
-  }
-  if (params.frequencies() <= kFewTurns) {
-    launch_rotation_ladder<kFewTurns>(storage, params, turns, launch_kernel, most_threads);
-  } else {
-    launch_rotation_ladder<kManyTurns>(storage, params, turns, launch_kernel, most_threads);
+  if (params.units() != 0) {
+    for_ladder_slices(params.frequencies(), turns, [&](const FrequencySlice& slice, const auto& angles) {
+      launch_rotation_slice(storage, params, slice, angles, launch_kernel, most_threads);
+    });
   }
 }
 template <typename LaunchKernel>

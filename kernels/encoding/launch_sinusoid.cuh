@@ -56,28 +56,37 @@ void launch_sinusoid_slice(const char* name, Storage storage, const SinusoidPara
   }
 }
 
-template <int kCapacity, typename Finish, typename LaunchKernel>
-void launch_ladder(const char* name, Storage storage, const SinusoidParams& params, const TurnArrays& turns,
-                   const Finish& finish, const LaunchKernel& launch_kernel, int64_t most_threads) {
-  for (int64_t first = 0; first < params.frequencies(); first += kCapacity) {
-    const FrequencySlice slice{first, std::min<int64_t>(kCapacity, params.frequencies() - first)};
-    LadderAngles<kCapacity> angles{turns.offset[0], {}};
+// launch_slice(slice, angles) for as many frequencies of a host's arrays at a time as parameters have room for; once
+// where there are none.
+template <int kCapacity, typename LaunchSlice>
+void for_ladder_slices(int64_t count, const TurnArrays& turns, const LaunchSlice& launch_slice) {
+  int64_t first = 0;
+  do {
+    const FrequencySlice slice{first, std::min<int64_t>(kCapacity, count - first)};
+    LadderAngles<kCapacity> angles{count > 0 ? turns.offset[0] : 0, {}};
     for (int64_t i = 0; i < slice.count; ++i) {
       angles.turns[i] = {turns.fraction[first + i], turns.whole[first + i]};
     }
-    launch_sinusoid_slice(name, storage, params, slice, angles, finish, launch_kernel, most_threads);
+    launch_slice(slice, angles);
+    first += kCapacity;
+  } while (first < count);
+}
+template <typename LaunchSlice>
+void for_ladder_slices(int64_t count, const TurnArrays& turns, const LaunchSlice& launch_slice) {
+  if (count <= kFewTurns) {
+    for_ladder_slices<kFewTurns>(count, turns, launch_slice);
+  } else {
+    for_ladder_slices<kManyTurns>(count, turns, launch_slice);
   }
 }
+
 template <typename Finish, typename LaunchKernel>
 void launch_ladder(const char* name, Storage storage, const SinusoidParams& params, const TurnArrays& turns,
                    const Finish& finish, const LaunchKernel& launch_kernel, int64_t most_threads) {
-  if (params.rows == 0) {
-    return;
-  }
-  if (params.frequencies() <= kFewTurns) {
-    launch_ladder<kFewTurns>(name, storage, params, turns, finish, launch_kernel, most_threads);
-  } else {
-    launch_ladder<kManyTurns>(name, storage, params, turns, finish, launch_kernel, most_threads);
+  if (params.rows != 0 && params.dim != 0) {
+    for_ladder_slices(params.frequencies(), turns, [&](const FrequencySlice& slice, const auto& angles) {
+      launch_sinusoid_slice(name, storage, params, slice, angles, finish, launch_kernel, most_threads);
+    });
   }
 }
 

@@ -196,15 +196,19 @@ template <typename T>
 void move(const ControlParams& p, const T* drives, int64_t* key, T* noise, T* score, T* motors) {
   const PhiloxKey seed = philox_key(static_cast<uint64_t>(key[0]));
   const auto fresh = static_cast<T>(p.deviation) * square_root(static_cast<T>(1 - p.correlation * p.correlation));
+  PhiloxBlock block{};
+  NormalPair<float> normals{};
   for (int64_t a = 0; a < p.motors; ++a) {
     const T mean = hyperbolic_tangent(drives[a]);
     score[a] = 0;
     motors[a] = mean;
     if (p.learns) {
-      const PhiloxBlock block =
-          philox4x32(philox_counter(static_cast<uint64_t>(key[1]) + static_cast<uint64_t>(a / 4), 0), seed);
-      const int64_t pair = a % 4 / 2 * 2;
-      const auto normals = normal_pair<float>(block.word[pair], block.word[pair + 1]);
+      if (a % 4 == 0) {
+        block = philox4x32(philox_counter(static_cast<uint64_t>(key[1]) + static_cast<uint64_t>(a / 4), 0), seed);
+      }
+      if (a % 2 == 0) {
+        normals = normal_pair<float>(block.word[a % 4], block.word[a % 4 + 1]);
+      }
       noise[a] = static_cast<T>(p.correlation) * noise[a] +
                  fresh * static_cast<T>(a % 2 == 0 ? normals.first : normals.second);
       score[a] = noise[a] * (1 - mean * mean);

@@ -7,6 +7,9 @@ they are computed on the CPU.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -110,19 +113,10 @@ def rotate(
     return torch.cat((rows, rest), -1).to(x.dtype)
 
 
-def rotate_(
-    x: Tensor,
-    positions: Tensor,
-    frequencies: Tensor | None = None,
-    base: float = 10000.0,
-    scale: float = 1.0,
-    layout: str = "interleaved",
-    factor: float = 1.0,
-    dims: int | None = None,
-    inverse: bool = False,
-) -> None:
+@functools.wraps(rotate, assigned=())
+def rotate_(x: Tensor, *arguments: Any, **named: Any) -> None:
     """`rotate` in place."""
-    x.copy_(rotate(x, positions, frequencies, base, scale, layout, factor, dims, inverse))
+    x.copy_(rotate(x, *arguments, **named))
 
 
 def _sinusoidal_features_backward(

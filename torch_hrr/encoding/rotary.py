@@ -155,8 +155,7 @@ def _turned(
     return out
 
 
-# What each kind of rope_parameters says beside rope_type, rope_theta and partial_rotary_factor: with a default, or
-# None, which some kinds replace.
+# What each kind of rope_parameters must say, and what it may say beside the entries of every kind.
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),

@@ -90,7 +90,7 @@ def run_free(
     Args:
         result: ``[n, out]`` or ``[n, out, B]``, of the dtype of states.
         last: The state of which the first prediction is read, ``[units]`` or ``[units, B]``.
-        step: The reservoir; what it hears by feedback is added to its inputs.
+        step: The reservoir; what it hears by feedback is added to its inputs, and has no scale.
         read: Its read-out.
         inputs: W_in, ``[units, out]``.
         bias: b, ``[units]``.
@@ -99,7 +99,7 @@ def run_free(
     matrix, leak, activation, feedback = step
     one = last.dim() == 1
     add_product = torch.addmv if one else torch.addmm
-    loop = inputs if feedback is None or scale is not None else inputs + feedback
+    loop = inputs if feedback is None else inputs + feedback
     if not one:
         bias = bias.unsqueeze(-1)
         leak = leak.unsqueeze(-1) if isinstance(leak, Tensor) else leak
@@ -109,8 +109,6 @@ def run_free(
         said.copy_(read.of_columns(last))
         heard = said if scale is None else ((said.to(torch.float64) - scale[0]) / scale[1]).to(said.dtype)
         add_product(bias, loop, heard, out=drive)
-        if feedback is not None and scale is not None:
-            add_product(drive, feedback, said, out=drive)
         add_product(drive, matrix, last, out=hears)
         activate(hears, activation)
         torch.lerp(last, hears, leak, out=last)
@@ -171,11 +169,10 @@ class Graph(NamedTuple):
 
             last, states = scan(combine, state, drive.movedim(1, 0))
             return states.movedim(0, 1), last
-        weights, constant = read
 
         def combine_both(carry: tuple[Tensor, Tensor], drive: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
             new = advance(carry[0], drive + carry[1] @ feedback.mT)
-            told = (new.to(torch.float64) @ weights + constant).to(new.dtype)
+            told = read(new).to(new.dtype)
             return (new, told), new.clone()
 
         (last, _), states = scan(combine_both, (state, said), drive.movedim(1, 0))
@@ -183,15 +180,15 @@ class Graph(NamedTuple):
 
     def run_free(self, steps: int, state: Tensor, read: ReadOut, inputs: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions ``[B, n, out]``, each of which is the next input, and the state after the last."""
-        advance, (weights, constant) = self.stepper(), read
+        advance = self.stepper()
         loop = (inputs if self.feedback is None else inputs + self.feedback).mT
 
         def combine(carry: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor]:
-            told = (carry.to(torch.float64) @ weights + constant).to(carry.dtype)
+            told = read(carry).to(carry.dtype)
             return advance(carry, bias + told @ loop + nothing), told.clone()
 
         if not steps:
-            return state.new_zeros(len(state), 0, len(constant)), state
+            return state.new_zeros(len(state), 0, len(read.constant)), state
         last, told = scan(combine, state, state.new_zeros(steps, 1))
         return told.movedim(0, 1), last
 
