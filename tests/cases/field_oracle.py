@@ -105,3 +105,14 @@ def gradient_magnitude(field: Tensor, normalize: bool = True) -> Tensor:
 
 def gradient_magnitude_scale(field: Tensor, normalize: bool = True) -> Tensor:
     return field_gradient_scale(field, normalize).square().sum(-5).sqrt()
+
+
+def brain_metrics(field: Tensor) -> dict[str, Tensor]:
+    """What a brain reports of its field ``[D, H, W, C]``."""
+    now = field.double()
+    return {
+        "field_information": now.flatten(0, 2).std(0, correction=0).sum(),
+        "max_activation": now.abs().max(),
+        "energy": now.square().mean(),
+        "sparsity": (now.abs() < 0.01).double().mean(),
+    }

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from cases.field_oracle import brain_metrics
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_hrr
@@ -56,14 +57,7 @@ def test_a_step_has_names():
 def test_metrics_are_those_of_the_field(dtype):
     own = brain(dtype=dtype)
     _, state = run(own, 7, reward=1.0)[-1]
-    now = own.field.double()
-    exact = {
-        "field_information": now.flatten(0, 2).std(0, correction=0).sum(),
-        "max_activation": now.abs().max(),
-        "energy": now.square().mean(),
-        "sparsity": (now.abs() < 0.01).double().mean(),
-    }
-    for name, value in exact.items():
+    for name, value in brain_metrics(own.field).items():
         assert state[name] == pytest.approx(value.item(), rel=1e-5, abs=1e-6), name
     assert state["prediction_confidence"] == pytest.approx(1 / (1 + state["prediction_error"]), rel=1e-6)
 

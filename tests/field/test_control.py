@@ -9,6 +9,7 @@ import statistics
 import numpy as np
 import pytest
 import torch
+from cases.field_oracle import brain_metrics
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_hrr
@@ -285,14 +286,7 @@ def test_a_brain_at_rest_draws_and_learns_nothing_and_never_sticks():
 def test_metrics_are_those_of_the_field():
     own = brain()
     motor, state = run(own, 9)[-1]
-    now = own.field.double()
-    exact = {
-        "field_information": now.flatten(0, 2).std(0, correction=0).sum(),
-        "max_activation": now.abs().max(),
-        "energy": now.square().mean(),
-        "sparsity": (now.abs() < 0.01).double().mean(),
-    }
-    for name, value in exact.items():
+    for name, value in brain_metrics(own.field).items():
         assert state[name] == pytest.approx(value.item(), rel=1e-5), name
     assert state["max_activation"] > 0.1 and state["cycle"] == 9 and len(motor) == 2
     assert state["prediction_confidence"] == pytest.approx(1 / (1 + state["prediction_error"]))

@@ -778,11 +778,10 @@ def _features(machine: LiquidStateMachine, op: str, batch: _Sequences, tick: Tic
     counted = torch.ones(given.shape[:2], dtype=torch.bool, device=machine.device)
     if padding is not None:
         counted = given.to(counted.device) != padding
+    steps = torch.arange(given.shape[1], device=counted.device)
     if batch.lengths is not None:
-        steps = torch.arange(given.shape[1], device=counted.device)
         counted = counted & (steps < batch.lengths.to(counted.device).unsqueeze(1))
     # The last counted step, -1 where there is none.
-    steps = torch.arange(given.shape[1], device=counted.device)
     last = torch.where(counted, steps, -1).amax(1) if len(steps) else steps.new_full((len(given),), -1)
     total = torch.zeros(len(given), machine.units, dtype=torch.float64, device=counted.device)
     final = torch.zeros_like(total)
