@@ -3,12 +3,14 @@
 
 #include <cstdint>
 
-#include "kernels/macros.h"
+#include "kernels/math.h"
+#include "kernels/philox.h"
 
 namespace torch_hrr::kernels {
 
-// A map's bump of activity: its cells, at most one away from the nearest along each axis, and its width in cells.
-constexpr int kBumpCells = 27;
+// A map's bump of activity: its cells along an axis, at most one away from the nearest, and its width in cells.
+constexpr int kBumpEdge = 3;
+constexpr int kBumpCells = kBumpEdge * kBumpEdge * kBumpEdge;
 constexpr double kBumpWidth = 0.7;
 // Errors are measured against the root of their running mean square, of so many steps, and clipped.
 constexpr double kErrorMemory = 1000;
@@ -38,7 +40,8 @@ struct ControlParams {
   const void* places = nullptr;   // [robots, maps, 3, sensors + 1]: from sensors, and at the end from 1, to a place
   const void* sensory = nullptr;  // [robots, sensors]
   const void* reward = nullptr;   // [robots]
-  const void* ended = nullptr;    // [robots]: 1 where the episode terminated, 2 where it was cut off, else 0
+  const void* ended = nullptr;    // [robots]: 1 where the episode terminated, 2 where it was cut off, below 0 where the
+                                  // robot rests and nothing of it changes, else 0
   int64_t rows = 0;               // robots
   int64_t sizes[3] = {};          // depth, height, width
   int64_t channels = 0;           // at least maps (1 + motors); others stay 0
@@ -66,6 +69,159 @@ struct ControlParams {
   KERNEL_HOST_DEVICE int64_t state_size() const {
     return ControlHead::kSize + sensors + 2 * motors;
   }
+  // Cells of a bump along an axis: all that there are of a shorter one.
+  KERNEL_HOST_DEVICE int edge(int axis) const {
+    return sizes[axis] < kBumpEdge ? static_cast<int>(sizes[axis]) : kBumpEdge;
+  }
+  KERNEL_HOST_DEVICE int bump_cells() const {
+    return edge(0) * edge(1) * edge(2);
+  }
 };
 
+KERNEL_ISA_BEGIN
+
+// The cells of a bump along an axis: the first, exponents of their activity, and 1 where a cell is near, else 0. The
+// window lies within the field, so its cells are different ones.
+template <typename T>
+struct ControlWindow {
+  int64_t first;
+  T exponent[kBumpEdge];
+  T near[kBumpEdge];
+};
+
+template <typename T>
+KERNEL_HOST_DEVICE ControlWindow<T> control_window(T place, int64_t size) {
+  constexpr T kFactor = static_cast<T>(-0.5 / (kBumpWidth * kBumpWidth));
+  // Of what is no number, the lowest.
+  const T top = static_cast<T>(size - 1);
+  place = place > 0 ? (place < top ? place : top) : T(0);
+  const auto nearest = static_cast<int64_t>(place + T(0.5));
+  ControlWindow<T> window{};
+  const int64_t last = size < kBumpEdge ? 0 : size - kBumpEdge;
+  window.first = nearest < 1 ? 0 : nearest - 1 < last ? nearest - 1 : last;
+  for (int k = 0; k < kBumpEdge; ++k) {
+    const int64_t cell = window.first + k;
+    const T distance = static_cast<T>(cell) - place;
+    window.exponent[k] = kFactor * (distance * distance);
+    window.near[k] = cell < size && cell >= nearest - 1 && cell <= nearest + 1 ? T(1) : T(0);
+  }
+  return window;
+}
+
+// What a step learns from an error: its running mean square, and how far the weights are ahead of what is stored.
+template <typename T>
+KERNEL_HOST_DEVICE void control_learn(const ControlParams& p, T error, T product, T* head) {
+  T& square = head[ControlHead::kSquare];
+  T& count = head[ControlHead::kCount];
+  count = count < T(kErrorMemory) ? count + 1 : count;
+  square = square + (error * error - square) / count;
+  const T scale = square_root(square);
+  const T relative = scale > 0 ? error / scale : T(0);
+  const T most = static_cast<T>(kLargestError);
+  const T clipped = relative > most ? most : relative < -most ? -most : relative;
+  head[ControlHead::kCritic] = head[ControlHead::kCritic] + static_cast<T>(p.critic_rate) * error * product;
+  head[ControlHead::kMotor] = head[ControlHead::kMotor] + static_cast<T>(p.motor_rate) * clipped * product;
+}
+
+// Motors are tanh of the drives plus noise; n (1 - mean^2) is the score of a noise n.
+template <typename T>
+KERNEL_HOST_DEVICE void control_move(const ControlParams& p, const T* drives, int64_t* key, T* noise, T* score,
+                                     T* motors) {
+  const PhiloxKey seed = philox_key(static_cast<uint64_t>(key[0]));
+  const auto fresh = static_cast<T>(p.deviation) * square_root(static_cast<T>(1 - p.correlation * p.correlation));
+  PhiloxBlock block{};
+  NormalPair<float> normals{};
+  for (int64_t a = 0; a < p.motors; ++a) {
+    const T mean = hyperbolic_tangent(drives[a]);
+    score[a] = 0;
+    motors[a] = mean;
+    if (p.learns) {
+      if (a % 4 == 0) {
+        block = philox4x32(philox_counter(static_cast<uint64_t>(key[1]) + static_cast<uint64_t>(a / 4), 0), seed);
+      }
+      if (a % 2 == 0) {
+        normals = normal_pair<float>(block.word[a % 4], block.word[a % 4 + 1]);
+      }
+      noise[a] = static_cast<T>(p.correlation) * noise[a] +
+                 fresh * static_cast<T>(a % 2 == 0 ? normals.first : normals.second);
+      score[a] = noise[a] * (1 - mean * mean);
+      const T moved = mean + noise[a];
+      motors[a] = moved > 1 ? T(1) : moved < -1 ? T(-1) : moved;
+    }
+  }
+  if (p.learns) {
+    key[1] = static_cast<int64_t>(static_cast<uint64_t>(key[1]) + static_cast<uint64_t>((p.motors + 3) / 4));
+  }
+}
+
+// A motor is chosen by softmax of the drives; without learning, motors are 2 probability - 1.
+template <typename T>
+KERNEL_HOST_DEVICE void control_choose(const ControlParams& p, const T* drives, int64_t* key, T* score, T* motors) {
+  T largest = drives[0];
+  for (int64_t a = 1; a < p.motors; ++a) {
+    largest = drives[a] > largest ? drives[a] : largest;
+  }
+  T total = 0;
+  for (int64_t a = 0; a < p.motors; ++a) {
+    motors[a] = exponential(drives[a] - largest);
+    total = total + motors[a];
+  }
+  T below = 0;
+  int64_t chosen = 0;
+  const PhiloxBlock block =
+      philox4x32(philox_counter(static_cast<uint64_t>(key[1]), 0), philox_key(static_cast<uint64_t>(key[0])));
+  const T drawn = static_cast<T>(uniform_float(block.word[0]));
+  for (int64_t a = 0; a < p.motors; ++a) {
+    motors[a] = motors[a] / total;
+    below = below + motors[a];
+    chosen += below <= drawn && a + 1 < p.motors ? 1 : 0;
+  }
+  for (int64_t a = 0; a < p.motors; ++a) {
+    score[a] = p.learns ? T(a == chosen ? 1 : 0) - motors[a] : T(0);
+    motors[a] = p.learns ? T(a == chosen ? 1 : -1) : 2 * motors[a] - 1;
+  }
+  if (p.learns) {
+    key[1] = static_cast<int64_t>(static_cast<uint64_t>(key[1]) + 1);
+  }
+}
+
+// A channel's sums over places.
+template <typename L>
+struct ControlSums {
+  L total, squares, largest, small;
+
+  KERNEL_HOST_DEVICE void add(L value, L limit) {
+    using T = number_t<L>;
+    const L size = magnitude(value);
+    total = total + value;
+    squares = squares + value * value;
+    largest = select(size > largest, size, largest);
+    small = small + select(size < limit, lanes_of<L>(T(1)), lanes_of<L>(T(0)));
+  }
+};
+
+// Deviation over places summed over channels, largest magnitude, confidence, mean square, share of inactive elements.
+template <typename T>
+struct ControlMetrics {
+  T deviations, largest, squares, small;
+
+  KERNEL_HOST_DEVICE void add(const ControlSums<T>& sums, T places) {
+    const T mean = sums.total / places;
+    const T variance = sums.squares / places - mean * mean;
+    deviations = deviations + square_root(variance > 0 ? variance : T(0));
+    largest = sums.largest > largest ? sums.largest : largest;
+    squares = squares + sums.squares;
+    small = small + sums.small;
+  }
+  KERNEL_HOST_DEVICE void store(T product, T elements, T error, T* out) const {
+    out[0] = product * deviations;
+    out[1] = product * largest;
+    out[2] = 1 / (1 + error);
+    out[3] = product * product * squares / elements;
+    out[4] = small / elements;
+    out[5] = error;
+  }
+};
+
+KERNEL_ISA_END
 }  // namespace torch_hrr::kernels
