@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/math.h"
 #include "kernels/philox.h"
@@ -80,30 +81,47 @@ struct ControlParams {
 
 KERNEL_ISA_BEGIN
 
+// A number of at least 0 without its fraction.
+template <typename L>
+KERNEL_HOST_DEVICE L whole_of(L x) {
+  using T = number_t<L>;
+  using Integer = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  if constexpr (sizeof(L) == sizeof(T)) {
+    return static_cast<T>(static_cast<Integer>(x));
+  } else {
+    return converted<T>(converted<Integer>(x));
+  }
+}
+
 // The cells of a bump along an axis: the first, exponents of their activity, and 1 where a cell is near, else 0. The
-// window lies within the field, so its cells are different ones.
-template <typename T>
+// window lies within the field, so its cells are different ones. L is a number or a vector of them.
+template <typename L>
 struct ControlWindow {
-  int64_t first;
-  T exponent[kBumpEdge];
-  T near[kBumpEdge];
+  L first;
+  L exponent[kBumpEdge];
+  L near[kBumpEdge];
 };
 
-template <typename T>
-KERNEL_HOST_DEVICE ControlWindow<T> control_window(T place, int64_t size) {
-  constexpr T kFactor = static_cast<T>(-0.5 / (kBumpWidth * kBumpWidth));
+template <typename L>
+KERNEL_HOST_DEVICE ControlWindow<L> control_window(L place, int64_t size) {
+  using T = number_t<L>;
+  const auto number = [](auto value) { return lanes_of<L>(static_cast<T>(value)); };
+  const L zero = number(0);
+  const L one = number(1);
   // Of what is no number, the lowest.
-  const T top = static_cast<T>(size - 1);
-  place = place > 0 ? (place < top ? place : top) : T(0);
-  const auto nearest = static_cast<int64_t>(place + T(0.5));
-  ControlWindow<T> window{};
-  const int64_t last = size < kBumpEdge ? 0 : size - kBumpEdge;
-  window.first = nearest < 1 ? 0 : nearest - 1 < last ? nearest - 1 : last;
+  place = select(place > zero, place, zero);
+  place = select(place < number(size - 1), place, number(size - 1));
+  const L nearest = whole_of(place + number(0.5));
+  const L last = number(size < kBumpEdge ? 0 : size - kBumpEdge);
+  ControlWindow<L> window;
+  window.first = select(nearest > one, nearest - one, zero);
+  window.first = select(window.first < last, window.first, last);
   for (int k = 0; k < kBumpEdge; ++k) {
-    const int64_t cell = window.first + k;
-    const T distance = static_cast<T>(cell) - place;
-    window.exponent[k] = kFactor * (distance * distance);
-    window.near[k] = cell < size && cell >= nearest - 1 && cell <= nearest + 1 ? T(1) : T(0);
+    const L cell = window.first + number(k);
+    const L distance = cell - place;
+    window.exponent[k] = number(-0.5 / (kBumpWidth * kBumpWidth)) * (distance * distance);
+    const L away = magnitude(cell - nearest);
+    window.near[k] = k < size ? select(away < number(1.5), one, zero) : zero;
   }
   return window;
 }
@@ -185,6 +203,15 @@ KERNEL_HOST_DEVICE void control_choose(const ControlParams& p, const T* drives, 
   }
 }
 
+template <typename B>
+KERNEL_HOST_DEVICE B larger(B a, B b) {
+  if constexpr (requires { a.lanes; }) {
+    return {a.lanes > b.lanes ? a.lanes : b.lanes};
+  } else {
+    return a > b ? a : b;
+  }
+}
+
 // A channel's sums over places.
 template <typename L>
 struct ControlSums {
@@ -192,10 +219,11 @@ struct ControlSums {
 
   KERNEL_HOST_DEVICE void add(L value, L limit) {
     using T = number_t<L>;
+    // The largest is compared by its bits, of which NaN has the most.
     const L size = magnitude(value);
     total = total + value;
     squares = squares + value * value;
-    largest = select(size > largest, size, largest);
+    largest = number_of(larger(bits_of(size), bits_of(largest)));
     small = small + select(size < limit, lanes_of<L>(T(1)), lanes_of<L>(T(0)));
   }
 };

@@ -35,32 +35,22 @@ int64_t control_scratch(const ControlParams& p) {
   return 8 * (2 * code_size(p) + 1 + 2 * p.motors + p.channels + copied);
 }
 
-// visit(cell, offset of its element from that of the first) for the cells of a bump.
-template <typename Visit>
+// visit(cell, its place along the last axis, offset of its element from that of the first) for the cells of a bump, of
+// which a whole one has kBumpEdge along each axis.
+template <bool kWhole, typename Visit>
 KERNEL_HOST_DEVICE void for_cells(const ControlParams& p, const Visit& visit) {
-  const int depth = p.edge(0);
-  const int height = p.edge(1);
-  const int width = p.edge(2);
+  const int depth = kWhole ? kBumpEdge : p.edge(0);
+  const int height = kWhole ? kBumpEdge : p.edge(1);
+  const int width = kWhole ? kBumpEdge : p.edge(2);
   int cell = 0;
   for (int z = 0; z < depth; ++z) {
     for (int y = 0; y < height; ++y) {
-      int64_t offset = (z * p.sizes[1] + y) * p.sizes[2] * p.channels;
+      const int64_t offset = (z * p.sizes[1] + y) * p.sizes[2] * p.channels;
       for (int x = 0; x < width; ++x) {
-        visit(cell++, offset);
-        offset += p.channels;
+        visit(cell++, x, offset + x * p.channels);
       }
     }
   }
-}
-
-// The sum of the lanes, in their order.
-template <typename T>
-T sum_of(const T (&lanes)[kTogether]) {
-  T total = lanes[0];
-  for (int k = 1; k < kTogether; ++k) {
-    total = total + lanes[k];
-  }
-  return total;
 }
 
 // Activity exp(-d^2 / (2 width^2)) at the cells around place A (sensors, 1) of each map; all together have norm 1.
@@ -78,21 +68,32 @@ void encode(const ControlParams& p, const T* places, const T* sensory, const Cod
     // [axis, cell, map]
     T bump[(kNumbers + W - 1) / W * W] = {};
     T near[kNumbers];
+    T there[kTogether];
     for (int m = 0; m < kTogether; ++m) {
-      const int64_t map = block * kTogether + (m < left ? m : 0);
-      first[m] = map;
-      for (int axis = 0; axis < 3; ++axis) {
-        const T* const row = places + (map * 3 + axis) * (p.sensors + 1);
-        T place = 0;
-        for (int64_t i = 0; i < p.sensors; ++i) {
-          place = place + row[i] * sensory[i];
+      first[m] = block * kTogether + (m < left ? m : 0);
+      there[m] = m < left ? T(1) : T(0);
+    }
+    for (int axis = 0; axis < 3; ++axis) {
+      T at[kTogether] = {};
+      const T* rows[kTogether];
+      for (int m = 0; m < kTogether; ++m) {
+        rows[m] = places + ((block * kTogether + (m < left ? m : 0)) * 3 + axis) * (p.sensors + 1);
+      }
+      for (int64_t i = 0; i < p.sensors; ++i) {
+        for (int m = 0; m < kTogether; ++m) {
+          at[m] = at[m] + rows[m][i] * sensory[i];
         }
-        const ControlWindow<T> window = control_window(place + row[p.sensors], p.sizes[axis]);
-        first[m] += window.first * strides[axis];
-        for (int k = 0; k < kBumpEdge; ++k) {
-          bump[(axis * kBumpEdge + k) * kTogether + m] = window.exponent[k];
-          near[(axis * kBumpEdge + k) * kTogether + m] = m < left ? window.near[k] : T(0);
-        }
+      }
+      for (int m = 0; m < kTogether; ++m) {
+        at[m] = at[m] + rows[m][p.sensors];
+      }
+      const ControlWindow<Maps<T>> window = control_window(Maps<T>::load(at), p.sizes[axis]);
+      for (int m = 0; m < kTogether; ++m) {
+        first[m] += static_cast<int64_t>(window.first.lanes[m]) * strides[axis];
+      }
+      for (int k = 0; k < kBumpEdge; ++k) {
+        window.exponent[k].store(bump + (axis * kBumpEdge + k) * kTogether);
+        (window.near[k] * Maps<T>::load(there)).store(near + (axis * kBumpEdge + k) * kTogether);
       }
     }
     for (int k = 0; k < kNumbers; k += W) {
@@ -114,16 +115,18 @@ void encode(const ControlParams& p, const T* places, const T* sensory, const Cod
       }
     }
   }
-  T sums[kTogether];
-  squares.store(sums);
-  const Maps<T> scale = lanes_of<Maps<T>>(1 / square_root(sum_of(sums)));
+  T sum = 0;
+  for (int m = 0; m < kTogether; ++m) {
+    sum = sum + squares.lanes[m];
+  }
+  const Maps<T> scale = lanes_of<Maps<T>>(1 / square_root(sum));
   for (int64_t i = 0; i < blocks_of(p) * cells * kTogether; i += kTogether) {
     (scale * Maps<T>::load(code.active + i)).store(code.active + i);
   }
 }
 
-// A robot's numbers.
-template <typename T>
+// A robot's numbers; kWhole: bumps have all their cells.
+template <typename T, bool kWhole>
 struct Robot {
   const ControlParams& p;
   T* field;
@@ -136,45 +139,48 @@ struct Robot {
   T read(const Code<T>& code, int64_t group) const {
     return read(code, group, [](int, T, T) {});
   }
-  // And visit(lane, element of the field, activity).
+  // And visit(x, element of the field, activity). Sums along the last axis are chains of their own.
   template <typename Visit>
   T read(const Code<T>& code, int64_t group, const Visit& visit) const {
     const T ahead = head[group == 0 ? ControlHead::kCritic : ControlHead::kMotor];
-    const T* const g = field + group * p.maps;
-    const T* const w = weights + group * p.maps;
-    T sums[kTogether] = {};
-    for (int64_t block = 0; block < blocks_of(p); ++block) {
-      const int64_t* const first = code.first + block * kTogether;
-      const T* const active = code.active + block * p.bump_cells() * kTogether;
-      for_cells(p, [&](int cell, int64_t offset) {
-        for (int m = 0; m < kTogether; ++m) {
-          const int64_t at = first[m] + offset;
-          const T x = active[cell * kTogether + m];
-          sums[m] = sums[m] + (w[at] + ahead * g[at]) * x;
-          visit(m, g[at], x);
-        }
+    T sums[kBumpEdge] = {};
+    for (int64_t map = 0; map < p.maps; ++map) {
+      const T* const active = active_of(code, map);
+      const T* const g = field + code.first[map] + group * p.maps;
+      const T* const w = weights + code.first[map] + group * p.maps;
+      for_cells<kWhole>(p, [&](int cell, int x, int64_t at) {
+        sums[x] = sums[x] + (w[at] + ahead * g[at]) * active[cell * kTogether];
+        visit(x, g[at], active[cell * kTogether]);
       });
     }
-    return sum_of(sums);
+    return sums[0] + sums[1] + sums[2];
   }
 
-  // f += amount x, and the weights stay what they are.
-  void imprint(const Code<T>& code, int64_t group, T amount) const {
-    const T ahead = head[group == 0 ? ControlHead::kCritic : ControlHead::kMotor];
-    T* const g = field + group * p.maps;
-    T* const w = weights + group * p.maps;
-    for (int64_t block = 0; block < blocks_of(p); ++block) {
-      const int64_t* const first = code.first + block * kTogether;
-      const T* const active = code.active + block * p.bump_cells() * kTogether;
-      const int64_t left = p.maps - block * kTogether;
-      for_cells(p, [&](int cell, int64_t offset) {
-        for (int m = 0; m < kTogether; ++m) {
-          if (m < left) {
-            const int64_t at = first[m] + offset;
-            const T added = amount * active[cell * kTogether + m];
-            g[at] = g[at] + added;
-            w[at] = w[at] - ahead * added;
-          }
+  const T* active_of(const Code<T>& code, int64_t map) const {
+    return code.active + map / kTogether * p.bump_cells() * kTogether + map % kTogether;
+  }
+
+  // f += amount x of the critic and each motor, and the weights stay what they are.
+  void imprint(const Code<T>& code, const T* amounts) const {
+    const int64_t groups = 1 + p.motors;
+    const T critic = head[ControlHead::kCritic];
+    const T motor = head[ControlHead::kMotor];
+    for (int64_t map = 0; map < p.maps; ++map) {
+      const T* const active = active_of(code, map);
+      T* const KERNEL_RESTRICT g = field + code.first[map];
+      T* const KERNEL_RESTRICT w = weights + code.first[map];
+      for_cells<kWhole>(p, [&](int cell, int, int64_t offset) {
+        const T x = active[cell * kTogether];
+        T ahead = critic;
+        for (int64_t group = 0; group < groups; ++group) {
+          const int64_t at = offset + group * p.maps;
+          const T added = amounts[group] * x;
+          // Both are read before one is written: they may lie a multiple of 4096 bytes apart.
+          const T element = g[at];
+          const T weight = w[at];
+          g[at] = element + added;
+          w[at] = weight - ahead * added;
+          ahead = motor;
         }
       });
     }
@@ -222,16 +228,17 @@ struct Robot {
   }
 
   // What the step before led to: imprint, weights and decay.
-  void learn(const Code<T>& before, const Code<T>& now, const T* score, T reward, bool terminated) const {
+  void learn(const Code<T>& before, const Code<T>& now, const T* score, T reward, bool terminated, T* amounts) const {
     const T next = terminated ? T(0) : static_cast<T>(p.discount) * read(now, 0);
-    T sums[kTogether] = {};
-    const T value = read(before, 0, [&](int m, T element, T x) { sums[m] = sums[m] + element * x; });
+    T sums[kBumpEdge] = {};
+    const T value = read(before, 0, [&](int x, T element, T active) { sums[x] = sums[x] + element * active; });
     const T error = reward + next - value;
     T& product = head[ControlHead::kProduct];
-    imprint(before, 0, (1 - static_cast<T>(p.critic_rate) * (product * sum_of(sums))) / product);
+    amounts[0] = (1 - static_cast<T>(p.critic_rate) * (product * (sums[0] + sums[1] + sums[2]))) / product;
     for (int64_t a = 0; a < p.motors; ++a) {
-      imprint(before, 1 + a, score[a] / product);
+      amounts[1 + a] = score[a] / product;
     }
+    imprint(before, amounts);
     if (p.learns) {
       control_learn(p, error, product, head);
     }
@@ -286,7 +293,7 @@ void measure(const ControlParams& p, const T* field, T product, T error, T* out)
   metrics.store(product, count * static_cast<T>(p.channels), error, out);
 }
 
-template <typename T>
+template <typename T, bool kWhole>
 void control_row(const ControlParams& p, int64_t row, void* scratch) {
   const T ended = static_cast<const T*>(p.ended)[row];
   if (ended < 0) {
@@ -307,11 +314,13 @@ void control_row(const ControlParams& p, int64_t row, void* scratch) {
   const Code<T> now = new_code();
   const Code<T> before = new_code();
   T* const drives = take(p.motors);
+  T* const amounts = take(1 + p.motors);
   T* const rates = take(p.channels);
   const int64_t size = p.places_count() * p.channels;
   T* const head = static_cast<T*>(p.state) + row * p.state_size();
-  const Robot<T> robot{p,     static_cast<T*>(p.field) + row * size, static_cast<T*>(p.weights) + row * size, head,
-                       rates, reinterpret_cast<T*>(memory)};
+  const Robot<T, kWhole> robot{
+      p,     static_cast<T*>(p.field) + row * size, static_cast<T*>(p.weights) + row * size, head,
+      rates, reinterpret_cast<T*>(memory)};
   T* const last = head + ControlHead::kSize;
   T* const noise = last + p.sensors;
   T* const score = noise + p.motors;
@@ -321,7 +330,7 @@ void control_row(const ControlParams& p, int64_t row, void* scratch) {
   encode(p, places, sensory, now);
   if (head[ControlHead::kBegun] != 0) {
     encode(p, places, last, before);
-    robot.learn(before, now, score, static_cast<const T*>(p.reward)[row], ended == 1);
+    robot.learn(before, now, score, static_cast<const T*>(p.reward)[row], ended == 1, amounts);
   } else {
     robot.settle(0);
     for (int64_t a = 0; a < p.motors; ++a) {
@@ -355,7 +364,11 @@ void control_row(const ControlParams& p, int64_t row, void* scratch) {
 template <typename T>
 void control_rows(const ControlParams& p, int64_t begin, int64_t end, void* scratch) {
   for (int64_t row = begin; row < end; ++row) {
-    control_row<T>(p, row, scratch);
+    if (p.bump_cells() == kBumpCells) {
+      control_row<T, true>(p, row, scratch);
+    } else {
+      control_row<T, false>(p, row, scratch);
+    }
   }
 }
 
