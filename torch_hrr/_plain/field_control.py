@@ -77,12 +77,14 @@ def control_(
     weights, f_a and w_a those of motor a: error e = reward + discount <w_0, y> - <w_0, x>, without the second term if
     terminated (`ended` 1); f_0 += (1 - critic_rate <f_0, x>) x; f_a += score_a x; w_0 += critic_rate e f_0;
     w_a += motor_rate clip(e / rms e, 3) f_a; the field decays. The first step of an episode clears the field instead.
+    Nothing of a robot whose `ended` is below 0 changes.
     Motors follow from <w_a, y>: with `learns`, noise is added or one is drawn, and otherwise nothing is learned.
 
     `result` takes the motors and, where it is longer by 6, the metrics of `FieldBrain`. `dense` changes nothing here:
     the stored form is always that of the field itself.
     """
     *batch, depth, height, width, channels = field.shape
+    spent = key.clone()
     sizes, maps = (depth, height, width), places.shape[-3]
     motors = (state.shape[-1] - HEAD - sensory.shape[-1]) // 2
     f, w = settled(field, weights, state, maps)
@@ -127,30 +129,31 @@ def control_(
 
     drives = read(w, now)[..., 1:]
     if discrete:
-        motor, score = _choose(drives, key, learns)
+        motor, score = _choose(drives, spent, learns)
     else:
-        motor, noise, score = _move(drives, key, noise, correlation, deviation, learns)
+        motor, noise, score = _move(drives, spent, noise, correlation, deviation, learns)
     missed = (sensory - prediction).abs().mean(-1)
-    prediction.copy_(0.9 * prediction + 0.1 * sensory)
     ones, zeros = torch.ones_like(reward), torch.zeros_like(reward)
     head = torch.stack(((ended == 0).to(ones.dtype), ones, zeros, zeros, square, count), -1)
-    field.copy_(f)
-    weights.copy_(w)
-    state.copy_(torch.cat((head, sensory, noise, score), -1))
-    if result.shape[-1] == motors:
-        result.copy_(motor)
-        return
-    rows = f.flatten(-4, -2)
-    size = rows.abs()
-    metrics = (
-        rows.std(-2, correction=0).sum(-1),
-        size.amax((-2, -1)),
-        1 / (1 + missed),
-        rows.square().mean((-2, -1)),
-        (size < _INACTIVE).to(missed.dtype).mean((-2, -1)),
-        missed,
+    if result.shape[-1] > motors:
+        rows = f.flatten(-4, -2)
+        size = rows.abs()
+        metrics = (
+            rows.std(-2, correction=0).sum(-1),
+            size.amax((-2, -1)),
+            1 / (1 + missed),
+            rows.square().mean((-2, -1)),
+            (size < _INACTIVE).to(missed.dtype).mean((-2, -1)),
+            missed,
+        )
+        motor = torch.cat((motor, torch.stack(metrics, -1)), -1)
+    made = (
+        *((field, f), (weights, w), (state, torch.cat((head, sensory, noise, score), -1)), (key, spent)),
+        *((prediction, 0.9 * prediction + 0.1 * sensory), (result, motor)),
     )
-    result.copy_(torch.cat((motor, torch.stack(metrics, -1)), -1))
+    for held, new in made:
+        rests = (ended < 0).view(*batch, *[1] * (held.dim() - len(batch)))
+        held.copy_(torch.where(rests, held, new))
 
 
 def _move(

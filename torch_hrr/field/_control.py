@@ -192,7 +192,12 @@ class ControlBrain(FieldBrain):
         return out
 
     def _advance(self, sensory: Tensor, reward: Tensor, ended: Tensor, out: Tensor) -> None:
-        held = self._buffers
+        self._call(self._buffers, sensory, reward, ended, out)
+
+    def _call(
+        self, held: Mapping[str, Tensor | None], sensory: Tensor, reward: Tensor, ended: Tensor, out: Tensor
+    ) -> None:
+        """A step of what is held, by this brain or by several of its settings."""
         call: Any = plain.control_ if self.eager else _ops._field_control_.default
         call(
             *(held["_field"], held["_weights"], held["_state"], held["prediction"], held["key"], out),
@@ -222,10 +227,12 @@ class ControlBrain(FieldBrain):
         self._advance(work.sensory, work.reward, work.ended, work.out)
         numbers = work.out.tolist()
         self.cycle += 1
-        state: dict[str, Any] = {"cycle": self.cycle, **dict(zip(METRICS, numbers[self.motor_dim :], strict=True))}
-        state["device"] = str(work.out.device)
-        state["cycle_time_ms"] = 1e3 * (time.perf_counter() - begin)
-        return numbers[: self.motor_dim], state
+        return numbers[: self.motor_dim], self._report(self.cycle, numbers, time.perf_counter() - begin)
+
+    def _report(self, cycle: int, numbers: list[float], seconds: float) -> dict[str, Any]:
+        """The state that a cycle returns, of motors and metrics."""
+        state: dict[str, Any] = {"cycle": cycle, **dict(zip(METRICS, numbers[self.motor_dim :], strict=True))}
+        return state | {"device": str(self.device), "cycle_time_ms": 1e3 * seconds}
 
     @torch.no_grad()
     def reset(self) -> None:
@@ -251,9 +258,18 @@ class ControlBrain(FieldBrain):
         """As of every module."""
         return nn.Module.state_dict(self, *args, **kwargs)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As of every module; brains that step together are the same but for what `cycle` counts."""
+        if name != "cycle":
+            self.__dict__["_together"] = None
+        super().__setattr__(name, value)
+
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the memory of a cycle, whose tensors share it."""
-        return {**nn.Module.__getstate__(self), "_work": None}
+        """Everything but the memory of a cycle, whose tensors share it, and no row of a memory of others."""
+        state = {**nn.Module.__getstate__(self), "_work": None}
+        if state.pop("_together", None) is not None:
+            state["_buffers"] = {name: tensor.clone() for name, tensor in self._buffers.items() if tensor is not None}
+        return state
 
     def _settled(self) -> tuple[Tensor, Tensor]:
         with torch.no_grad():

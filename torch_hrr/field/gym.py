@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat, Unpack
 
@@ -22,6 +22,7 @@ from torch_hrr._repr import Described
 from torch_hrr._spec import Instance, Int, Real, Seed, Spec, takes
 from torch_hrr.field import functional
 from torch_hrr.field._control import ControlBrain
+from torch_hrr.field._together import Asked, Together, cycles
 from torch_hrr.field.brain import LARGEST, METRICS, BrainArguments, FieldBrain, created, single
 from torch_hrr.field.search import search
 
@@ -194,10 +195,8 @@ class FieldAgent(Described):
                 NaN, infinite or a million times beyond its bounds; or the reward is not finite. The brain is unchanged.
         """
         ended = _flag("terminated", terminated), _flag("truncated", truncated)
-        return self._cycle(self.sense(observation), self._told(reward), *ended)
-
-    def _cycle(self, sensory: list[float], told: float, terminated: bool, truncated: bool) -> Any:
-        motor, self.state = self.brain.process_robot_cycle(sensory, told, terminated, truncated)
+        sensory, told = self.sense(observation), self._told(reward)
+        motor, self.state = self.brain.process_robot_cycle(sensory, told, *ended)
         return self.decode(motor)
 
     def _told(self, reward: SupportsFloat) -> float:
@@ -258,6 +257,19 @@ class _Member(FieldAgent):
         spaces_of_one = envs.single_observation_space, envs.single_action_space
         self._connect("VectorFieldAgent", brain, *spaces_of_one, reward_scale)
 
+    _state: dict[str, Any] | Callable[[], dict[str, Any]]
+
+    # Made when it is read, of what the last cycle measured.
+    @property
+    def state(self) -> dict[str, Any]:
+        state = self._state
+        self._state = state = state() if callable(state) else state
+        return state
+
+    @state.setter
+    def state(self, state: dict[str, Any] | Callable[[], dict[str, Any]]) -> None:
+        self._state = state
+
 
 class VectorFieldAgent(Described):
     """A brain for each environment of a vector.
@@ -296,6 +308,7 @@ class VectorFieldAgent(Described):
         if len({id(brain) for brain in brains}) != envs.num_envs or len(brains) != envs.num_envs:
             raise ValueError(f"{op}: brains must be {envs.num_envs} different ones, got {len(brains)}")
         self.envs = envs
+        self._together: Together | None = None
         self.agents = tuple(_Member(brain, envs, reward_scale) for brain in brains)
 
     def _summary(self) -> dict[str, Any]:
@@ -361,20 +374,31 @@ class VectorFieldAgent(Described):
             if len(values) != count:
                 raise ValueError(f"act: {name} must be {count}, got {len(values)}")
         # All are checked before the first brain goes on.
-        cycles = []
+        ends: list[Asked | None] = []
+        going: list[Asked | None] = []
         for agent, observation, reward, start, final, *flags in zip(self.agents, *lists, strict=True):
             ended = [_flag(name, flag) for name, flag in zip(("terminated", "truncated"), flags, strict=True)]
-            end = (agent.sense(final), agent._told(reward), *ended) if start and finals is not None else None
-            own = (0.0, False, False) if start else (agent._told(reward), *ended)
-            cycles.append((agent, end, (agent.sense(observation), *own), start))
-        actions = []
-        for agent, end, cycle, start in cycles:
-            if end is not None:
-                agent._cycle(*end)
+            told = agent._told(reward)
+            ends.append((agent.sense(final), told, *ended) if start and finals is not None else None)
+            sensory = agent.sense(observation)
+            going.append((sensory, 0.0, False, False) if start else (sensory, told, *ended))
+        self._cycle(ends)
+        for agent, start in zip(self.agents, lists[2], strict=True):
             if start:
                 agent.begin()
-            actions.append(agent._cycle(*cycle))
-        return self._stacked(actions)
+        return self._stacked(self._cycle(going))
+
+    def _cycle(self, asked: Sequence[Asked | None]) -> list[Any]:
+        """A cycle of the brains that are asked, in one call where they can be: their actions, None of the others."""
+        if not any(asked):
+            return [None] * len(asked)
+        done, self._together = cycles([agent.brain for agent in self.agents], asked, self._together)
+        actions = []
+        for agent, each in zip(self.agents, done, strict=True):
+            if each is not None:
+                agent.state = each[1]
+            actions.append(None if each is None else agent.decode(each[0]))
+        return actions
 
     @takes(**_RECORDED)
     def run_episodes(
@@ -401,10 +425,17 @@ class VectorFieldAgent(Described):
         ended = np.zeros(len(self.agents), bool)
         actions: list[Any] = [agent.decode([0.0] * agent.brain.motor_dim) for agent in self.agents]
         while True:
-            for i, (agent, record) in enumerate(zip(self.agents, records, strict=True)):
+            asked: list[Asked | None] = [
+                (agent.sense(observations[i]), agent._told(rewards[i]), record.terminated, record.truncated)
+                if running[i]
+                else None
+                for i, (agent, record) in enumerate(zip(self.agents, records, strict=True))
+            ]
+            taken = self._cycle(asked)
+            for i, record in enumerate(records):
                 if running[i]:
-                    actions[i] = agent.act(observations[i], rewards[i], record.terminated, record.truncated)
-                    record.cycle(agent)
+                    actions[i] = taken[i]
+                    record.cycle(self.agents[i])
                     running[i] = not record.ended
             if not any(running):
                 return tuple(record.episode() for record in records)
