@@ -177,6 +177,19 @@ def test_many_robots_are_each_alone():
     control(**robots(0), **next(steps(1, 0)), **RATES)
 
 
+@pytest.mark.parametrize("call", (control, plain.control_))
+def test_nothing_of_a_robot_that_rests_changes(call):
+    own = robots(3)
+    for i, inputs in enumerate(steps(12, 3)):
+        if i >= 6:
+            inputs["ended"][1] = -1
+        before = copy.deepcopy(own)
+        call(**own, **inputs, **RATES)
+        for robot in range(3):
+            rests = all(torch.equal(each[robot], before[name][robot]) for name, each in own.items())
+            assert rests == (robot == 1 and i >= 6)
+
+
 def test_what_is_no_number_stays_within_memory():
     own = robots()
     for value in (math.nan, math.inf, -math.inf, 1e300):

@@ -494,6 +494,62 @@ def test_a_vector_learns_as_its_environments_one_by_one(mode):
         assert torch.equal(own.brain.weights, alone.brain.weights) and own.brain.weights.any()
 
 
+def test_brains_of_a_vector_step_in_one_call_and_stay_whole(tmp_path):
+    """Each goes on by itself, copied, saved or changed; then those that are left go together again."""
+    envs = gymnasium.vector.SyncVectorEnv([functools.partial(gymnasium.make, "Pendulum-v1")] * 3)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **LEARNS), envs)
+    alone = gym.brains_for(envs, **LEARNS)
+    brains = [each.brain for each in agent.agents]
+    space, generator = envs.single_observation_space, np.random.default_rng(0)
+    agent.begin(3)
+    for brain in alone:
+        brain.reset()
+    for own, other in zip(alone, brains, strict=True):
+        own.key.copy_(other.key)
+
+    def cycle(shared):
+        observations = generator.uniform(space.low, space.high, (3, *space.shape)).astype(np.float32)
+        actions = agent.act(observations, [0.1, -0.2, 0.3])
+        assert (brains[0]._field._base is not None) == shared
+        for i, own in enumerate(alone):
+            motor, state = own.process_robot_cycle(agent.agents[i].sense(observations[i]), [0.1, -0.2, 0.3][i])
+            assert np.array_equal(agent.agents[i].decode(motor), actions[i])
+            measured = agent.agents[i].state
+            assert measured | {"cycle_time_ms": 0} == state | {"cycle_time_ms": 0} and measured["cycle_time_ms"] > 0
+            assert all(torch.equal(x, own.state_dict()[name]) for name, x in brains[i].state_dict().items())
+
+    for _ in range(5):
+        cycle(shared=True)
+    brains[1].save(tmp_path / "brain")
+    others = [
+        copy.deepcopy(brains[1]),
+        pickle.loads(pickle.dumps(brains[1])),
+        field.FieldBrain.load(tmp_path / "brain"),
+    ]
+    expected = alone[1].copy().process_robot_cycle([0.1] * 3, 1.0)[0]
+    for other in others:
+        assert other._field.untyped_storage().nbytes() == other._field.nbytes
+        assert other.process_robot_cycle([0.1] * 3, 1.0)[0] == expected
+    assert brains[1].process_robot_cycle([0.1] * 3, 1.0)[0] == alone[1].process_robot_cycle([0.1] * 3, 1.0)[0]
+    cycle(shared=True)
+    for brain in (brains[2], alone[2]):
+        brain.load_state_dict(others[0].state_dict())
+    cycle(shared=True)
+    # Of other settings: one after the other.
+    brains[0].exploration = alone[0].exploration = 0.1
+    first = brains[0]._field
+    cycle(shared=True)
+    assert brains[0]._field is first and agent._together is None
+    for brain in (*brains[1:], *alone[1:]):
+        brain.exploration = 0.1
+    cycle(shared=True)
+    assert agent._together is not None
+    before = [brain._state.clone() for brain in brains]
+    with pytest.raises(ValueError, match="act: observation must be finite"):
+        agent.act(np.array([[0, 0, 0], [0, 0, 0], [0, np.nan, 0]], np.float32), [0.0] * 3)
+    assert all(torch.equal(brain._state, state) for brain, state in zip(brains, before, strict=True))
+
+
 def ended_brains(mode):
     """The brains of a user's loop of three episodes that end by themselves or are cut off."""
     envs = gymnasium.vector.SyncVectorEnv(
