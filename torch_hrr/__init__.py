@@ -9,11 +9,12 @@ neurons), ``torch_hrr.encoding`` (sinusoids of positions), ``torch_hrr.field`` (
 
 from pathlib import Path
 
-from torch_hrr import _fallback, _library, _vmap
+from torch_hrr import _fallback, _library, _sharding, _vmap
 
 _library.load()
 _vmap.register()
 _fallback.register()
+_sharding.register()
 
 from torch_hrr import assembly, encoding, field, hierarchy, hrr, io, runtime  # noqa: E402
 from torch_hrr.io.files import IntegrityError  # noqa: E402

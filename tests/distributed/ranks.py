@@ -1,0 +1,52 @@
+"""Processes of one group: python PROGRAM RENDEZVOUS runs its check on every rank."""
+
+import datetime
+import gc
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import traceback
+
+import torch
+import torch.distributed as dist
+
+
+def _run(check, rank, ranks, rendezvous):
+    torch.set_num_threads(1)
+    # Where one fails, the others do not wait for long.
+    wait = datetime.timedelta(minutes=1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=ranks, timeout=wait)
+    try:
+        check(rank)
+    except BaseException:
+        # Before the others' errors, which are of a lost peer.
+        traceback.print_exc()
+        sys.stderr.flush()
+        raise
+    # Together, and with nothing left that holds the group: gloo's threads must not outlive the interpreter.
+    dist.barrier()
+    gc.collect()
+    dist.destroy_process_group()
+
+
+def main(check, ranks):
+    """Forked, which is soon done: nothing has run in threads yet."""
+    fork = multiprocessing.get_context("fork")
+    started = [fork.Process(target=_run, args=(check, rank, ranks, sys.argv[1]), daemon=True) for rank in range(ranks)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    sys.exit(any(process.exitcode for process in started))
+
+
+def run(program, directory, timeout=240):
+    """Of a test: no rank may fail."""
+    here = pathlib.Path(__file__).parent
+    command = [sys.executable, str(here / program), str(directory / "rendezvous")]
+    paths = os.pathsep.join([str(here.parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run(command, timeout=timeout, capture_output=True, text=True, env=environment)
+    assert not done.returncode, done.stdout + done.stderr

@@ -1,0 +1,207 @@
+"""Ranks that hold operators on tensors divided over a mesh to the same call on one rank."""
+
+import pytest
+import torch
+from cases import ALL_CASES, SYSTEMS
+from cases.base import as_tuple, build, floating
+from ranks import main
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor.debug import CommDebugMode
+
+import torch_hrr
+from torch_hrr import encoding, field, hrr
+
+# Their sequence, of updates or of places in a text, is divided over no rank.
+WHOLE = ("plastic_scan", "_plastic_scan_backward", "_plastic_scan_tangent", "embed_positions")
+# Operands whose gradients combine rows with a plain tensor that the native library makes, which torch refuses.
+MIXED = {
+    "spectrum": ("a",),
+    "from_spectrum": ("spectrum",),
+    "bind_spectrum": ("spectrum",),
+    "unbind_spectrum": ("spectrum",),
+    "k_winners": ("inputs",),
+    "sinusoidal_encoding": ("positions",),
+    "embed_positions": ("positions",),
+    "rotate": ("positions",),
+}
+
+
+def same(divided, whole):
+    assert isinstance(divided, DTensor) and divided.dtype == whole.dtype
+    divided = divided.full_tensor()
+    return torch.equal(divided.isnan(), whole.isnan()) and torch.equal(divided.nan_to_num(), whole.nan_to_num())
+
+
+def divide(case, arguments, dimension, mesh):
+    """Tensors divided along a leading dimension, counted from the last one; those that repeat it are whole."""
+    divided = dict(arguments)
+    for argument in case.arguments:
+        given = arguments.get(argument.name)
+        if given is None:
+            continue
+        place = given.dim() - len(argument.dims) + dimension
+        has_it = argument.batched and place >= 0 and given.shape[place] > 1
+        divided[argument.name] = distribute_tensor(given, mesh, [Shard(place) if has_it else Replicate()])
+    return divided
+
+
+def leading(case, arguments):
+    """The dimensions that all tensors together lead with; none where those of one mean something else."""
+    shapes = [
+        arguments[argument.name].shape[: arguments[argument.name].dim() - len(argument.dims)]
+        for argument in case.arguments
+        if argument.batched and isinstance(arguments.get(argument.name), torch.Tensor)
+    ]
+    try:
+        return torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        return ()
+
+
+def check_operator(case, sample, mesh):
+    arguments = build(sample)
+    expected = case.run(arguments)
+    sizes = leading(case, arguments)
+    for dimension in range(-len(sizes), 0):
+        if sizes[dimension] < 2:
+            continue
+        divided = divide(case, arguments, dimension, mesh)
+        with CommDebugMode() as sent:
+            results = as_tuple(case.op(**divided))
+        assert all(map(same, results, expected))
+        if case.name not in WHOLE:
+            assert not sent.get_total_counts()
+            place = [Shard(len(sizes) + dimension)] * len(results)
+            assert [result.placements[0] for result in results] == place
+        # Second derivatives of features do so where no phase is given.
+        if case.takes("gradient") and case.name != "_sinusoidal_features_backward":
+            leaves = case.leaves(arguments)
+            # Frequencies that are given are no tensor that the library makes.
+            made = arguments.get("frequencies") is None
+            mixed = [name for name in leaves if made and name in MIXED.get(case.name, ())]
+            check_gradients(case, arguments, divided, [name for name in leaves if name not in mixed])
+            if mixed:
+                with pytest.raises(RuntimeError, match="got mixed"):
+                    check_gradients(case, arguments, divided, mixed)
+    return sum(size > 1 for size in sizes)
+
+
+def check_gradients(case, arguments, divided, names):
+    """Bit for bit of rows that every rank has some of; those of rows that all ranks share are sums over ranks.
+
+    ATen's sums of encodings depend on the number of rows.
+    """
+    if not names:
+        return
+    leaves = {name: arguments[name].detach().requires_grad_() for name in names}
+    own = {name: divided[name].detach().requires_grad_() for name in names}
+    whole = floating(case.run(arguments | leaves))
+    results = floating(as_tuple(case.op(**(divided | own))))
+    drawn = [torch.randn(result.shape).to(result.dtype) for result in whole]
+    placed = [
+        distribute_tensor(grad, result.device_mesh, result.placements)
+        for grad, result in zip(drawn, results, strict=True)
+    ]
+    gradients = torch.autograd.grad(whole, list(leaves.values()), drawn, allow_unused=True)
+    found = torch.autograd.grad(results, list(own.values()), placed, allow_unused=True)
+    for name, mine, exact in zip(names, found, gradients, strict=True):
+        assert (mine is None) == (exact is None), name
+        if exact is None:
+            continue
+        if own[name].placements[0].is_shard() and case not in SYSTEMS["encoding"]:
+            assert same(mine, exact), name
+        else:
+            torch.testing.assert_close(mine.full_tensor(), exact, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def check_operators(rank, mesh):
+    divided = set()
+    for case in ALL_CASES:
+        if case.is_out:
+            continue
+        for sample in (*case.kinds, case.sized(4, 3, 32)):
+            torch.manual_seed(0)
+            try:
+                if check_operator(case, sample, mesh):
+                    divided.add(case.name)
+            except BaseException as error:
+                error.add_note(f"at {case.id}, {sample.id}")
+                raise
+    assert len(divided) > 35, divided
+
+
+def check_public(rank, mesh):
+    """Calls as users write them."""
+    torch.manual_seed(1)
+    rows, role, weights = torch.randn(6, 5, 64), torch.randn(64), torch.rand(6, 5)
+    divided = distribute_tensor(rows, mesh, [Shard(0)])
+    whole = distribute_tensor(role, mesh, [Replicate()])
+    places = distribute_tensor(torch.arange(5), mesh, [Replicate()])
+    for call in (
+        lambda x, y: hrr.bind(x, y),
+        lambda x, y: hrr.unbind(x, y),
+        lambda x, y: hrr.bind_power(x, 0.5),
+        lambda x, y: hrr.spectrum(x),
+        lambda x, y: hrr.superpose(hrr.bind(x, y)),
+        lambda x, y: hrr.permute(hrr.unitary(x), 3),
+        lambda x, y: encoding.rotate(x, places if x is divided else places.full_tensor()),
+        lambda x, y: torch_hrr.assembly.k_winners(x, 3)[1],
+        lambda x, y: encoding.sinusoidal_encoding(x[..., 0], 6),
+    ):
+        assert same(call(divided, whole), call(rows, role))
+    # Terms of a sum on different ranks: a sum over ranks, of which nothing is sent until it is read.
+    terms, shares = distribute_tensor(rows, mesh, [Shard(1)]), distribute_tensor(weights, mesh, [Shard(1)])
+    with CommDebugMode() as sent:
+        total = hrr.superpose(terms, shares, normalize=False)
+        moved = hrr.unbind(total, whole)
+    assert total.placements[0] == moved.placements[0] == Partial() and not sent.get_total_counts()
+    exact = hrr.unbind(hrr.superpose(rows, weights, normalize=False), role)
+    torch.testing.assert_close(moved.full_tensor(), exact, rtol=1e-5, atol=1e-5)
+    # The same call but for a flag is another: what is normalised is no sum.
+    normal = hrr.superpose(terms, shares, normalize=True)
+    assert normal.placements[0] == Replicate() and same(normal, hrr.superpose(rows, weights, normalize=True))
+    # Rows divided along D are gathered.
+    torch.testing.assert_close(
+        hrr.bind(distribute_tensor(rows, mesh, [Shard(2)]), whole).full_tensor(), hrr.bind(rows, role)
+    )
+    # A dtype asked for is no other's.
+    times = distribute_tensor(torch.arange(4.0), mesh, [Shard(0)])
+    tones = distribute_tensor(torch.rand(3), mesh, [Replicate()])
+    for dtype in (torch.float64, torch.float32):
+        assert torch.ops.torch_hrr.sinusoidal_features(times, tones, dtype=dtype).dtype == dtype
+    # Texts divided, their table and places whole; the gradient of the table is a sum over ranks.
+    tokens, table = torch.randint(9, (4, 3)), torch.randn(9, 8)
+    found, exact = [
+        (encoding.embed_positions(x, y), y)
+        for x, y in (
+            (
+                distribute_tensor(tokens, mesh, [Shard(0)]),
+                distribute_tensor(table, mesh, [Replicate()]).requires_grad_(),
+            ),
+            (tokens, table.clone().requires_grad_()),
+        )
+    ]
+    assert found[0].placements[0] == Shard(0) and same(found[0].detach(), exact[0])
+    for result, _ in (found, exact):
+        result.sum().backward()
+    torch.testing.assert_close(found[1].grad.full_tensor(), exact[1].grad)
+    # Noise is numbered over the whole batch.
+    fields, key = torch.randn(2, 3, 3, 3, 4), field.random_key(3)
+    noisy = field.evolve(
+        distribute_tensor(fields, mesh, [Shard(0)]),
+        0.1,
+        0.1,
+        noise=0.5,
+        key=distribute_tensor(key, mesh, [Replicate()]),
+    )
+    assert same(noisy, field.evolve(fields, 0.1, 0.1, noise=0.5, key=key))
+
+
+def check(rank):
+    mesh = init_device_mesh("cpu", (2,))
+    check_operators(rank, mesh)
+    check_public(rank, mesh)
+
+
+if __name__ == "__main__":
+    main(check, 2)

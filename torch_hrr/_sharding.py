@@ -1,0 +1,173 @@
+"""How the operators divide over a mesh of devices: the strategies of `torch.distributed.tensor`.
+
+They are registered when `torch.distributed.tensor` is imported, which `import torch_hrr` does not do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torch_hrr import _library
+from torch_hrr._vmap import _BATCHED_TOGETHER, _NO_BATCH_AT_ALL
+
+_MODULE = "torch.distributed.tensor"
+
+_LINEAR: dict[str, tuple[str, ...]] = {
+    "bind": ("a", "b"),
+    "unbind": ("bound", "role"),
+    "spectrum": ("a",),
+    "from_spectrum": ("spectrum",),
+    "bind_spectrum": ("a", "spectrum"),
+    "unbind_spectrum": ("bound", "spectrum"),
+    "permute": ("a",),
+    "superpose": ("vectors", "weights"),
+    "bind_superpose": ("a", "b", "weights"),
+    "field_evolve": ("field",),
+    "_bind_backward": ("grad",),
+    "_unbind_backward": ("grad",),
+    "_bind_normalize_backward": ("grad",),
+    "_multibind_backward": ("grad",),
+    "_inverse_backward": ("grad",),
+    "_unitary_jacobian": ("v",),
+    "_bind_power_backward": ("grad",),
+    "_sinusoidal_features_backward": ("grad",),
+}
+"""The operands in each of which an operator is linear, the others held: a sum over ranks passes through it."""
+_ADDS_TERMS = ("superpose", "bind_superpose")
+"""Operators that add up the first of an operand's dimensions that are no batch."""
+
+
+def _is_linear(values: dict[str, Any]) -> bool:
+    """Whether these arguments leave an operator of `_LINEAR` linear."""
+    return not values.get("normalize") and not values.get("noise")
+
+
+def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tuple[list[Any], list[Any]]]]:
+    """A strategy for an operator whose tensor arguments end in `trailing[i]` dimensions that are no batch.
+
+    Every leading dimension may be divided; the other dimensions are whole on every rank, but for terms of a sum.
+    """
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    schema = operator._schema
+    name = schema.name.removeprefix("torch_hrr::")
+    results = len(schema.returns)
+    tensors = [i for i, argument in enumerate(schema.arguments) if "Tensor" in str(argument.type)]
+
+    def rule(*arguments: Any, **keywords: Any) -> Sequence[tuple[list[Any], list[Any]]]:
+        values = {argument.name: argument.default_value for argument in schema.arguments}
+        values |= dict(zip(values, arguments, strict=False)) | keywords
+        given = {
+            i: (arguments[i].shape, own)
+            for i, own in zip(tensors, trailing, strict=True)
+            if i < len(arguments) and hasattr(arguments[i], "placements")
+        }
+
+        def placed(choose: Callable[[int], Any]) -> list[Any]:
+            return [choose(i) if i in given else None for i in range(len(arguments))]
+
+        def divided(place: int) -> list[Any]:
+            """Operands divided along a dimension, counted from the first that is no batch, but for those it repeats."""
+            dimensions = {
+                i: dimension
+                for i, (shape, own) in given.items()
+                if own >= (place >= 0) and 0 <= (dimension := len(shape) - own + place) < len(shape)
+            }
+            size = max(given[i][0][dimension] for i, dimension in dimensions.items())
+
+            def choose(i: int) -> Any:
+                whole = i not in dimensions or given[i][0][dimensions[i]] != size
+                return Replicate() if whole else Shard(dimensions[i])
+
+            return placed(choose)
+
+        choices: list[tuple[list[Any], list[Any]]] = [([Replicate()] * results, placed(lambda i: Replicate()))]
+        if any(own in (_BATCHED_TOGETHER, _NO_BATCH_AT_ALL) for _, own in given.values()):
+            return choices
+        batch = max((len(shape) - own for shape, own in given.values() if own >= 0), default=0)
+        choices += [([Shard(dimension)] * results, divided(dimension - batch)) for dimension in range(batch)]
+        if name in _LINEAR and _is_linear(values):
+            names = {schema.arguments[i].name: i for i in given}
+            for linear in (names[operand] for operand in _LINEAR[name] if operand in names):
+                alone = [
+                    Partial() if i == linear else Replicate() if i in given else None for i in range(len(arguments))
+                ]
+                choices.append(([Partial()] * results, alone))
+            if name in _ADDS_TERMS:
+                choices.append(([Partial()] * results, divided(0)))
+        return choices
+
+    return rule
+
+
+def _register() -> None:
+    """Strategies of all operators that vmap may batch and that give results; none where torch has no such interface."""
+    try:
+        from torch.distributed.tensor import DTensor
+        from torch.distributed.tensor.experimental import register_sharding
+
+        dispatcher: Any = DTensor._op_dispatcher
+        infos = dispatcher.sharding_propagator.op_to_schema_info
+    except (ImportError, AttributeError):
+        return
+    for name, trailing in _library.operators():
+        packet, overload = name.split(".")
+        operator = getattr(getattr(torch.ops.torch_hrr, packet), overload)
+        composed = torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd")
+        if operator._schema.returns and not composed:
+            register_sharding(operator)(_rule(operator, trailing))
+            # A choice is kept for arguments from a number on, which register_sharding takes to be that of the first
+            # int: flags and dtypes matter too.
+            kinds = ["Tensor" in str(argument.type) for argument in operator._schema.arguments]
+            infos[operator] = dataclasses.replace(infos[operator], static_argnum=(*kinds, False).index(False))
+
+
+class _Loader(importlib.abc.Loader):
+    """Runs a module as its loader does, then registers."""
+
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # From now on the module is as if this loader had not been there.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _register()
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds `torch.distributed.tensor`, once."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _MODULE:
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+def register() -> None:
+    """Now if `torch.distributed.tensor` is there, else when it is imported."""
+    if _MODULE in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _Finder())
