@@ -1,11 +1,10 @@
-"""Ranks that hold operators on tensors divided over a mesh to the same call on one rank."""
+"""Operators on tensors divided over a mesh, against the same call on one rank."""
 
 import pytest
 import torch
 from cases import ALL_CASES, SYSTEMS
 from cases.base import as_tuple, build, floating
-from ranks import main
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 import torch_hrr
@@ -197,11 +196,6 @@ def check_public(rank, mesh):
     assert same(noisy, field.evolve(fields, 0.1, 0.1, noise=0.5, key=key))
 
 
-def check(rank):
-    mesh = init_device_mesh("cpu", (2,))
+def check(rank, mesh):
     check_operators(rank, mesh)
     check_public(rank, mesh)
-
-
-if __name__ == "__main__":
-    main(check, 2)
