@@ -19,10 +19,14 @@ STENCILS = ("laplace", "box", "binomial")
 COUNTS = {1: (5,), 2: (1, 4), 3: (2, 1, 3)}
 
 
-def make(counts, rank, group, *, batch=(), dtype=torch.float32):
+# Planes of each rank that may hand on several.
+WIDE = {1: (5,), 2: (2, 4), 3: (3, 2, 4)}
+
+
+def make(counts, rank, group, *, batch=(), dtype=torch.float32, halo=1):
     torch.manual_seed(0)
     whole = torch.randn(*batch, sum(counts), 3, 5, 6, dtype=torch.float64).to(dtype)
-    return whole, field.SplitField(whole.split(counts, -4)[rank], group)
+    return whole, field.SplitField(whole.split(counts, -4)[rank], group, halo)
 
 
 def same(split, mine, whole):
@@ -80,8 +84,78 @@ def check(rank, ranks, group=None):
         with pytest.raises(ValueError, match="planes of all ranks must have the same other sizes and dtype"):
             field.SplitField(torch.zeros(*batch, 1, 3, 5, 6), group)
         # A rank without planes, which leaves no other waiting.
-        with pytest.raises(ValueError, match="d at least 1" if rank == 1 else "planes of another rank are wrong"):
+        with pytest.raises(ValueError, match="d at least 1" if rank == 1 else "arguments of another rank are wrong"):
             field.SplitField(torch.zeros(0 if rank == 1 else 2, 3, 5, 6), group)
+
+
+def check_halo(rank, ranks, group=None):
+    """Several planes for several steps, and a number of steps that is no multiple of theirs."""
+    counts = WIDE[ranks]
+    for boundary, stencil, dtype in itertools.product(BOUNDARIES, STENCILS, (torch.float32, torch.bfloat16)):
+        whole, split = make(counts, rank, group, dtype=dtype, halo=2)
+        key = field.random_key(7)
+        expected = field.evolve(whole, 0.1, 0.15, 5, boundary, stencil, noise=0.3, key=key)
+        assert same(split, split.evolve(0.1, 0.15, 5, boundary, stencil, noise=0.3, key=key), expected)
+        assert same(split, split.gradient(), field.gradient(expected))
+    whole, split = make(counts, rank, group, batch=(2,), halo=2)
+    assert same(split, split.evolve(0.1, 0.1, 3), field.evolve(whole, 0.1, 0.1, 3))
+    if ranks > 1:
+        for halo in (3, 2 if rank else 1):
+            with pytest.raises(ValueError, match="halo must be the same on all ranks and at most 2"):
+                make(counts, rank, group, halo=halo)
+        with pytest.raises(ValueError, match="halo must be at least 1" if rank else "another rank are wrong"):
+            make(counts, rank, group, halo=0 if rank else 1)
+
+
+def check_derivatives(rank, ranks, group=None):
+    """Gradients, tangents and second derivatives are those of the whole field, bit for bit."""
+    counts = WIDE[ranks]
+    for halo, boundary, dtype in ((1, "replicate", torch.float32), (2, "circular", torch.bfloat16), (2, "zeros", None)):
+        whole, split = make(counts, rank, group, dtype=dtype or torch.float64, halo=halo)
+        arguments = (0.1, 0.15, 3, boundary, "box", 0.2, field.random_key(3))
+        held = split.planes.clone()
+        mine, all_planes = held.clone().requires_grad_(), whole.clone().requires_grad_()
+        result, expected = split.evolved(mine, *arguments), field.evolve(all_planes, *arguments)
+        assert same(split, result, expected) and torch.equal(split.planes, held)
+        drawn = torch.randn(whole.shape).to(whole.dtype).requires_grad_()
+        part = drawn.detach().narrow(-4, split.origin, mine.shape[-4]).clone().requires_grad_()
+        (found,) = torch.autograd.grad(result, mine, part, create_graph=True)
+        (exact,) = torch.autograd.grad(expected, all_planes, drawn, create_graph=True)
+        assert same(split, found, exact)
+        assert same(split, *(torch.autograd.grad(x.square().sum(), y)[0] for x, y in ((found, part), (exact, drawn))))
+        tangent = torch.func.jvp(lambda x, own=split, given=arguments: own.evolved(x, *given), (held,), (held,))[1]
+        assert same(split, tangent, torch.func.jvp(lambda x, g=arguments: field.evolve(x, *g), (whole,), (whole,))[1])
+
+
+def check_refusals(rank, ranks, group=None):
+    """What one rank gets wrong is an error on all of them, at once, and leaves the planes."""
+    _, split = make(WIDE[ranks], rank, group)
+    before = split.planes.clone()
+    mine = rank == 1
+    for wrong, match in (
+        ({"decay": 2.0}, "decay must be in"),
+        ({"steps": -1}, "steps must be at least 0"),
+        ({"steps": "3"}, "steps must be an int"),
+        ({"boundary": "open"}, "boundary must be"),
+        ({"noise": 1.0, "key": torch.zeros(3)}, "key must"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=match if mine else "arguments of rank 1 are wrong"):
+            split.evolve(**({"decay": 0.1, "diffusion": 0.1} | (wrong if mine else {})))
+    for other in ({"steps": 2}, {"decay": 0.2}, {"noise": 0.1}, {"key": field.random_key(4)}):
+        with pytest.raises(ValueError, match="arguments must be the same on all ranks"):
+            split.evolve(**({"decay": 0.1, "diffusion": 0.1} | (other if mine else {})))
+    given = before[:1] if mine else before
+    with pytest.raises(ValueError, match="planes must be" if mine else "arguments of rank 1 are wrong"):
+        split.evolved(given, 0.1, 0.1)
+    assert torch.equal(split.planes, before)
+
+
+def check_all(rank, ranks, group=None):
+    check(rank, ranks, group)
+    check_halo(rank, ranks, group)
+    check_derivatives(rank, ranks, group)
+    if ranks > 1:
+        check_refusals(rank, ranks, group)
 
 
 def run(rank, rendezvous):
@@ -89,10 +163,10 @@ def run(rank, rendezvous):
     # Where one fails, the others do not wait for long.
     wait = datetime.timedelta(minutes=1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=3, timeout=wait)
-    check(rank, 3)
+    check_all(rank, 3)
     pair = dist.new_group([1, 2])
     if rank:
-        check(rank - 1, 2, pair)
+        check_all(rank - 1, 2, pair)
     # Together, and with nothing left that holds the group: gloo's threads must not outlive the interpreter.
     dist.barrier()
     del pair

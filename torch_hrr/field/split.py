@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, strided, tensor
+from torch_hrr._checks import FLOATING, check_floating, integer, strided, tensor
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
@@ -18,17 +20,50 @@ _ops = torch.ops.torch_hrr
 _DEPTH = -4
 
 
+class _Call(NamedTuple):
+    """Arguments of `evolve` but for the field."""
+
+    decay: float
+    diffusion: float
+    steps: int
+    boundary: str
+    stencil: str
+    noise: float
+    key: Tensor | None
+
+
+@takes("evolve", decay=Real(), diffusion=Real(), steps=Int(0), noise=Real(0))
+def _checked_call(
+    nothing: Tensor,
+    decay: float,
+    diffusion: float,
+    steps: int,
+    boundary: str,
+    stencil: str,
+    noise: float,
+    key: Tensor | None,
+) -> _Call:
+    if key is not None:
+        key = strided("evolve", "key", key)
+    # Of no plane at all.
+    checked = key if key is not None else functional.random_key(0, nothing.device)
+    functional.evolve(nothing, decay, diffusion, steps, boundary, stencil, noise, checked)
+    return _Call(decay, diffusion, steps, boundary, stencil, noise, key)
+
+
 class SplitField(DescribedModule):
     """A field divided along its depth: every rank holds some consecutive planes, in the order of ranks.
 
-    Results are bit-equal to those of the whole field on one device, noise included. A step sends one plane to each
-    neighbouring rank. All methods are collective (properties are not): every rank must call them, with the same
-    arguments. Without a process group there is one rank, which holds the whole field. There are no gradients.
-    A state holds this rank's planes between those of its neighbours; a copy is in the same group.
+    Results are bit-equal to those of the whole field on one device, noise included. `halo` planes go to each
+    neighbouring rank for every `halo` steps, while the planes between are computed: with more, ranks wait for one
+    another less often and compute planes near their borders twice. All methods are collective (properties are not):
+    every rank must call them, with the same arguments. Without a process group there is one rank, which holds the
+    whole field. A state holds this rank's planes between those of its neighbours; a copy is in the same group.
 
     Attributes:
         depth: Planes of the whole field.
         origin: The place of this rank's first plane among them.
+        halo: How many planes are exchanged at once.
 
     Example:
         A field of 4 x 64 planes on the GPUs of 4 ranks, each of which draws its own part::
@@ -41,29 +76,32 @@ class SplitField(DescribedModule):
     _state: Tensor
     _next: Tensor
 
-    def __init__(self, planes: Tensor, group: dist.ProcessGroup | None = None) -> None:
+    def __init__(self, planes: Tensor, group: dist.ProcessGroup | None = None, halo: int = 1) -> None:
         """Copies this rank's planes; their number may differ between ranks, their other sizes may not.
 
         Args:
             planes: ``[..., d, H, W, C]`` with d at least 1, float32, float64, float16 or bfloat16, on the device that
                 the group communicates from.
             group: None means the default one.
+            halo: How many planes are exchanged at once, at least 1, at most the planes of the rank that has fewest;
+                the same on every rank.
 
         Raises:
-            TypeError: ``planes`` is of a dtype not named above.
-            ValueError: it has fewer than 4 dimensions or no plane, or does not fit the other ranks' planes.
+            TypeError: ``planes`` is of a dtype not named above, or ``halo`` no int.
+            ValueError: ``planes`` has fewer than 4 dimensions or no plane, or does not fit the other ranks' planes, or
+                ``halo`` is out of its range; on every rank, whichever is wrong.
         """
         super().__init__()
         self._group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
         self._rank = dist.get_rank(self._group) if self._group is not None else 0
         self._ranks = dist.get_world_size(self._group) if self._group is not None else 1
-        planes, self._counts = self._checked(planes)
+        planes, self._counts, self.halo = self._checked(planes, halo)
         self.depth = sum(self._counts)
         self.origin = sum(self._counts[: self._rank])
         shape = list(planes.shape)
-        shape[_DEPTH] += 2
+        shape[_DEPTH] += 2 * self.halo
         with torch.inference_mode(False), torch.no_grad():
-            # With a plane of neighbours at both ends of depth.
+            # With planes of neighbours at both ends of depth.
             self.register_buffer("_state", planes.new_zeros(shape))
             self.register_buffer("_next", planes.new_zeros(shape), persistent=False)
             self.planes.copy_(planes)
@@ -71,7 +109,8 @@ class SplitField(DescribedModule):
     def _summary(self) -> dict[str, Any]:
         state, own = self._state, self._counts[self._rank]
         shape = [*state.shape[:_DEPTH], own, *state.shape[_DEPTH + 1 :]]
-        place = {"depth": self.depth, "origin": self.origin, "rank": self._rank, "ranks": self._ranks}
+        place = {"depth": self.depth, "origin": self.origin, "halo": self.halo}
+        place |= {"rank": self._rank, "ranks": self._ranks}
         return {"planes": shape, **place}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -87,14 +126,13 @@ class SplitField(DescribedModule):
 
         Read it again after `evolve`: steps alternate between two memories, so an earlier view is overwritten.
         """
-        return self._state.narrow(_DEPTH, 1, self._counts[self._rank])
+        return self._state.narrow(_DEPTH, self.halo, self._counts[self._rank])
 
     @property
     def numel(self) -> int:
         """Elements of the whole field, for `advance_key`."""
         return self.planes.numel() // self._counts[self._rank] * self.depth
 
-    @takes(decay=Real(), diffusion=Real(), steps=Int(0), noise=Real(0))
     @torch.no_grad()
     def evolve(
         self,
@@ -122,41 +160,71 @@ class SplitField(DescribedModule):
 
         Raises:
             TypeError, ValueError, RuntimeError: As `field.evolve`; the planes are unchanged.
+            ValueError: Another rank's arguments are wrong, or are not these: ranks compare them before any work.
         """
-        if key is not None:
-            key = strided("evolve", "key", key)
-        # On no plane at all, which checks the arguments before ranks wait for one another.
-        nothing = self._state.narrow(_DEPTH, 0, 0)
-        checked = key if key is not None else functional.random_key(0, nothing.device)
-        functional.evolve(nothing, decay, diffusion, steps, boundary, stencil, noise, checked)
+        call = self._agreed(
+            lambda: _checked_call(*self._like(), decay, diffusion, steps, boundary, stencil, noise, key)
+        )
         if self._next.device != self._state.device or self._next.dtype != self._state.dtype:
             # A state was assigned.
             self._next = torch.zeros_like(self._state)
-        if key is not None:
-            key = key.clone()
-        elif noise > 0:
-            key = self._shared_key()
-        for _ in range(steps):
-            self._exchange(boundary)
-            _ops._field_evolve_part.out(
-                *(self._state, decay, diffusion, self.origin, self.depth, boundary, stencil, noise, key), out=self._next
-            )
-            self._state, self._next = self._next, self._state
-            if key is not None:
-                functional.advance_key_(key, self.numel)
+        self._state, self._next = self._stepped(self._state, self._next, self._keyed(call))
         return self.planes
+
+    def evolved(
+        self,
+        planes: Tensor,
+        decay: float,
+        diffusion: float,
+        steps: int = 1,
+        boundary: str = "replicate",
+        stencil: str = "laplace",
+        noise: float = 0.0,
+        key: Tensor | None = None,
+    ) -> Tensor:
+        """`evolve` of other planes, which leaves this field as it is and is differentiable in every mode.
+
+        Args:
+            planes: ``[..., d, H, W, C]``, as many as this rank has, of the field's other sizes, dtype and device.
+            decay: As for `evolve`, as are the others.
+            diffusion: 0 to the stencil's limit.
+            steps: At least 0.
+            boundary: Of the whole field.
+            stencil: "laplace", "box" or "binomial".
+            noise: At least 0; gradients do not depend on it.
+            key: The same on every rank.
+
+        Returns:
+            The planes after the steps. Gradients with respect to ``planes`` are those of the whole field, bit for bit;
+            the backward pass is collective too.
+
+        Raises:
+            TypeError, ValueError, RuntimeError: As `evolve`; ``planes`` are not as described.
+        """
+
+        def checked() -> _Call:
+            check_floating("evolved", "planes", tensor("evolved", "planes", planes))
+            own = self.planes
+            if planes.shape != own.shape or planes.dtype != own.dtype or planes.device != own.device:
+                wanted = f"{[*own.shape]}, {own.dtype}, on {own.device}"
+                raise ValueError(
+                    f"evolved: planes must be {wanted}, got {[*planes.shape]}, {planes.dtype}, on {planes.device}"
+                )
+            return _checked_call(*self._like(), decay, diffusion, steps, boundary, stencil, noise, key)
+
+        call = self._keyed(self._agreed(checked))
+        result: Tensor = _Evolved.apply(planes, self, call)
+        return result
 
     @torch.no_grad()
     def gradient(self, normalize: bool = True) -> Tensor:
         """`field.gradient` of this rank's planes within the whole field, ``[..., 3, d, H, W, C]``."""
-        self._exchange("replicate")
-        return functional.gradient(self._state, normalize).narrow(_DEPTH, 1, self._counts[self._rank])
+        return functional.gradient(self._surrounded(), normalize).narrow(_DEPTH, 1, self._counts[self._rank])
 
     @torch.no_grad()
     def gradient_magnitude(self, normalize: bool = True) -> Tensor:
         """`field.gradient_magnitude` of this rank's planes within the whole field, ``[..., d, H, W, C]``."""
-        self._exchange("replicate")
-        return functional.gradient_magnitude(self._state, normalize).narrow(_DEPTH, 1, self._counts[self._rank])
+        return functional.gradient_magnitude(self._surrounded(), normalize).narrow(_DEPTH, 1, self._counts[self._rank])
 
     @torch.no_grad()
     def gather(self) -> Tensor:
@@ -171,38 +239,144 @@ class SplitField(DescribedModule):
             parts.append(part)
         return torch.cat(parts, _DEPTH)
 
-    def _exchange(self, boundary: str) -> None:
-        """Fills the planes of neighbours, from the ranks beside this one and by the rule of the border."""
-        state = self._state
-        first, last = state.select(_DEPTH, 1), state.select(_DEPTH, -2)
+    def _like(self) -> tuple[Tensor]:
+        """No plane of the field, to check arguments with."""
+        return (self._state.narrow(_DEPTH, 0, 0),)
+
+    def _keyed(self, call: _Call) -> _Call:
+        """With a key that may be counted on, drawn if there is none."""
+        if call.key is not None:
+            return call._replace(key=call.key.clone())
+        return call._replace(key=self._shared_key()) if call.noise > 0 else call
+
+    def _stepped(self, state: Tensor, other: Tensor, call: _Call) -> tuple[Tensor, Tensor]:
+        """What holds the planes after the steps, and the other memory; the key is advanced."""
+        halo, own = self.halo, self._counts[self._rank]
+        first, end = halo, halo + own
+        wraps = call.boundary == "circular"
+        for done in range(0, call.steps, halo):
+            together = min(halo, call.steps - done)
+            arrive = self._send(state, call.boundary, together)
+            for more in reversed(range(together)):
+                # Planes of the neighbours that later steps of this exchange read: none beyond the whole field.
+                low = more if wraps or self.origin else 0
+                high = more if wraps or self.origin + own < self.depth else 0
+                if arrive is not None:
+                    # The planes between need no neighbours: they are computed while those travel.
+                    self._step(state, other, first + 1, end - 1, call)
+                    arrive()
+                    parts = [(first, first + 1), (max(first + 1, end - 1), end)]
+                    arrive = None
+                else:
+                    self._step(state, other, first, end, call)
+                    parts = []
+                for begin, stop in (*parts, (first - low, first), (end, end + high)):
+                    self._step(state, other, begin, stop, call, beside=True)
+                state, other = other, state
+                if more:
+                    self._border(state, call.boundary)
+                if call.key is not None:
+                    functional.advance_key_(call.key, self.numel)
+        return state, other
+
+    def _step(self, state: Tensor, other: Tensor, begin: int, end: int, call: _Call, beside: bool = False) -> None:
+        """A step of the planes from one place of the state to another; `beside` leaves those around as they are."""
+        if begin >= end:
+            return
+        # In a circle those of a neighbour may be at the other end.
+        origin = (self.origin + begin - self.halo) % self.depth
+        given = state.narrow(_DEPTH, begin - 1, end - begin + 2)
+        numbers = (origin, self.depth, call.boundary, call.stencil, call.noise, call.key)
+        if beside:
+            made = _ops._field_evolve_part(given, call.decay, call.diffusion, *numbers)
+            other.narrow(_DEPTH, begin, end - begin).copy_(made.narrow(_DEPTH, 1, end - begin))
+        else:
+            out = other.narrow(_DEPTH, begin - 1, end - begin + 2)
+            _ops._field_evolve_part.out(given, call.decay, call.diffusion, *numbers, out=out)
+
+    def _border(self, state: Tensor, boundary: str) -> None:
+        """Fills what lies beyond the whole field next to this rank's planes, by the rule of the border."""
+        if boundary == "circular":
+            return
+        first, last = self.halo, self.halo + self._counts[self._rank] - 1
+        for plane, beyond, is_border in (
+            (first, first - 1, self._rank == 0),
+            (last, last + 1, self._rank == self._ranks - 1),
+        ):
+            if is_border:
+                outside = state.select(_DEPTH, beyond)
+                outside.zero_() if boundary == "zeros" else outside.copy_(state.select(_DEPTH, plane))
+
+    def _send(self, state: Tensor, boundary: str, count: int) -> Callable[[], None] | None:
+        """Begins to exchange planes with the ranks beside this one; the result waits for them, None if all is there."""
+        own = self._counts[self._rank]
+        first, end = self.halo, self.halo + own
         wraps = boundary == "circular"
-        # This rank's plane, the one beyond it, the rank that holds what is there, and the name of what it sends.
+        self._border(state, boundary)
+        # This rank's planes, those beyond them, the rank that holds what is there, and the name of what it sends.
         sides = (
-            (first, state.select(_DEPTH, 0), self._rank - 1, 0),
-            (last, state.select(_DEPTH, -1), self._rank + 1, 1),
+            (state.narrow(_DEPTH, first, count), state.narrow(_DEPTH, first - count, count), self._rank - 1, 0),
+            (state.narrow(_DEPTH, end - count, count), state.narrow(_DEPTH, end, count), self._rank + 1, 1),
         )
+        if self._ranks == 1:
+            for (_, beyond, _, _), (across, _, _, _) in zip(sides, reversed(sides), strict=True):
+                if wraps:
+                    beyond.copy_(across)
+            return None
         received = []
         transfers = []
-        for own, beyond, rank, name in sides:
-            if not wraps and not 0 <= rank < self._ranks:
-                beyond.zero_() if boundary == "zeros" else beyond.copy_(own)
-            elif self._ranks == 1:
-                beyond.copy_(last if own is first else first)
-            else:
+        for sent, beyond, rank, name in sides:
+            if wraps or 0 <= rank < self._ranks:
                 peer = self._global(rank % self._ranks)
-                buffer = torch.empty_like(own, memory_format=torch.contiguous_format)
+                buffer = torch.empty_like(sent, memory_format=torch.contiguous_format)
                 received.append((beyond, buffer))
-                transfers.append(dist.P2POp(dist.isend, own.contiguous(), peer, self._group, name))
+                transfers.append(dist.P2POp(dist.isend, sent.contiguous(), peer, self._group, name))
                 transfers.append(dist.P2POp(dist.irecv, buffer, peer, self._group, 1 - name))
         # In a circle of two both go to one rank, where what is sent first must be received first.
         transfers.sort(key=lambda transfer: (transfer.op is dist.irecv, transfer.tag))
-        for work in dist.batch_isend_irecv(transfers) if transfers else ():
-            work.wait()
-        for beyond, buffer in received:
-            beyond.copy_(buffer)
+        works = dist.batch_isend_irecv(transfers)
 
-    def _checked(self, planes: Tensor) -> tuple[Tensor, list[int]]:
-        """The planes as a tensor, and how many every rank has.
+        def arrive() -> None:
+            for work in works:
+                work.wait()
+            for beyond, buffer in received:
+                beyond.copy_(buffer)
+
+        return arrive
+
+    def _surrounded(self) -> Tensor:
+        """This rank's planes and one of each neighbour, repeated at the border."""
+        arrive = self._send(self._state, "replicate", 1)
+        if arrive is not None:
+            arrive()
+        return self._state.narrow(_DEPTH, self.halo - 1, self._counts[self._rank] + 2)
+
+    def _agreed(self, check: Callable[[], _Call]) -> _Call:
+        """The arguments of a call, checked; what is wrong or other on one rank is an error on all: none waits."""
+        if self._group is None:
+            return check()
+        problem: Exception | None = None
+        call: _Call | None = None
+        said = 0
+        try:
+            call = check()
+            text = repr((*call[:-1], None if call.key is None else call.key.tolist()))
+            said = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+        except (TypeError, ValueError, RuntimeError) as error:
+            problem = error
+        told = self._gathered([problem is not None, said], self._state.device)
+        if problem is not None:
+            raise problem
+        wrong = [rank for rank, (is_wrong, _) in enumerate(told) if is_wrong]
+        if wrong:
+            raise ValueError(f"evolve: arguments of rank {wrong[0]} are wrong: its error says how")
+        assert call is not None
+        if any(other != told[0] for other in told):
+            raise ValueError(f"evolve: arguments must be the same on all ranks, got {text} on rank {self._rank}")
+        return call
+
+    def _checked(self, planes: Tensor, halo: int) -> tuple[Tensor, list[int], int]:
+        """The planes as a tensor, how many every rank has, and the halo.
 
         What is wrong on one rank is an error on all, so that none waits.
         """
@@ -214,22 +388,26 @@ class SplitField(DescribedModule):
             if planes.dim() < 4 or planes.shape[_DEPTH] < 1:
                 text = f"planes must have sizes [..., d, H, W, C] with d at least 1, got {[*planes.shape]}"
                 raise ValueError(f"{op}: {text}")
+            halo = integer(op, "halo", halo, 1)
         except (TypeError, ValueError) as error:
             problem = error
-        wrong = [-1, 0]
+        wrong = [-1, 0, 0]
         device = planes.device if isinstance(planes, Tensor) else torch.device("cpu")
-        kinds = self._gathered(wrong if problem else [planes.dim(), FLOATING.index(planes.dtype)], device)
+        kinds = self._gathered(wrong if problem else [planes.dim(), FLOATING.index(planes.dtype), halo], device)
         if problem is not None:
             raise problem
         if wrong in kinds:
-            raise ValueError(f"{op}: planes of another rank are wrong: its error says how")
-        same = all(kind == kinds[0] for kind in kinds)
+            raise ValueError(f"{op}: arguments of another rank are wrong: its error says how")
+        same = all(kind[:2] == kinds[0][:2] for kind in kinds)
         sizes = self._gathered(list(planes.shape), device) if same else []
         counts = [own.pop(_DEPTH) for own in sizes]
         if not same or any(own != sizes[0] for own in sizes):
             text = f"planes of all ranks must have the same other sizes and dtype, got {[*planes.shape]}"
             raise ValueError(f"{op}: {text}")
-        return planes, counts
+        if any(kind != kinds[0] for kind in kinds) or halo > min(counts):
+            text = f"halo must be the same on all ranks and at most {min(counts)}, the planes of one, got {halo}"
+            raise ValueError(f"{op}: {text}")
+        return planes, counts, halo
 
     def _gathered(self, own: list[int], device: torch.device) -> list[list[int]]:
         """As many ints from every rank."""
@@ -250,3 +428,34 @@ class SplitField(DescribedModule):
     def _global(self, rank: int) -> int:
         assert self._group is not None
         return dist.get_global_rank(self._group, rank)
+
+
+class _Evolved(torch.autograd.Function):
+    """Steps of planes of a split field, whose matrix is symmetric: its derivatives are its steps without noise."""
+
+    @staticmethod
+    def forward(planes: Tensor, split: SplitField, call: _Call) -> Tensor:
+        shape = list(planes.shape)
+        shape[_DEPTH] += 2 * split.halo
+        state = planes.new_zeros(shape)
+        own = state.narrow(_DEPTH, split.halo, planes.shape[_DEPTH])
+        own.copy_(planes)
+        state, _ = split._stepped(state, torch.zeros_like(state), call)
+        return state.narrow(_DEPTH, split.halo, planes.shape[_DEPTH]).clone(memory_format=torch.contiguous_format)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, SplitField, _Call], output: Tensor) -> None:
+        """Keeps no tensor: the map is linear."""
+        _, ctx.split, call = inputs
+        ctx.call = call._replace(noise=0.0, key=None)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Of the planes."""
+        return _Evolved.apply(grad, ctx.split, ctx.call), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        """Of the planes."""
+        moved: Tensor = _Evolved.apply(tangent, ctx.split, ctx.call)
+        return moved
