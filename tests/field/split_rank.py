@@ -5,6 +5,7 @@ import datetime
 import gc
 import itertools
 import multiprocessing
+import pathlib
 import sys
 
 import pytest
@@ -148,6 +149,17 @@ def check_refusals(rank, ranks, group=None):
     with pytest.raises(ValueError, match="planes must be" if mine else "arguments of rank 1 are wrong"):
         split.evolved(given, 0.1, 0.1)
     assert torch.equal(split.planes, before)
+    folder = pathlib.Path(sys.argv[1]).parent / f"kept-{ranks}"
+    split.save(folder, {"steps": 3})
+    again, held = field.SplitField.load(folder, group, 2)
+    assert torch.equal(again.gather(), split.gather()) and held == {"steps": 3} and again.halo == 2
+    with pytest.raises(FileNotFoundError if mine else ValueError, match=None if mine else "another rank are wrong"):
+        field.SplitField.load(folder / "none" if mine else folder, group)
+    with pytest.raises(
+        TypeError if rank == 0 else RuntimeError, match="metadata" if rank == 0 else "rank 0 has failed"
+    ):
+        split.save(folder, {"steps": before} if rank == 0 else {})
+    assert field.SplitField.load(folder, group)[1] == held
 
 
 def check_all(rank, ranks, group=None):

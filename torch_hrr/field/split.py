@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
-from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, integer, strided, tensor
+from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, strided, tensor
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
+from torch_hrr.io import files
+from torch_hrr.runtime.device import resolve_device
 
 _ops = torch.ops.torch_hrr
 _DEPTH = -4
+_INDEX, _FORMAT, _PIECE = "index.safetensors", "torch_hrr.split_field", "torch_hrr.split_field_planes"
+_Result = TypeVar("_Result")
 
 
 class _Call(NamedTuple):
@@ -58,7 +65,8 @@ class SplitField(DescribedModule):
     neighbouring rank for every `halo` steps, while the planes between are computed: with more, ranks wait for one
     another less often and compute planes near their borders twice. All methods are collective (properties are not):
     every rank must call them, with the same arguments. Without a process group there is one rank, which holds the
-    whole field. A state holds this rank's planes between those of its neighbours; a copy is in the same group.
+    whole field. A state holds this rank's planes between those of its neighbours; a copy is in the same group. Where a
+    rank is lost, the others get a RuntimeError: at once from gloo, else when the timeout of the group is over.
 
     Attributes:
         depth: Planes of the whole field.
@@ -234,10 +242,86 @@ class SplitField(DescribedModule):
             shape = list(self._state.shape)
             shape[_DEPTH] = count
             part = self.planes.contiguous() if rank == self._rank else self._state.new_empty(shape)
-            if self._group is not None:
-                dist.broadcast(part, self._global(rank), self._group)
+            self._broadcast("gather", part, rank)
             parts.append(part)
         return torch.cat(parts, _DEPTH)
+
+    def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
+        """Writes the whole field to a folder that all ranks see: a checked file of `torch_hrr.io` a rank, and an index.
+
+        The index is replaced last, so that whenever a rank is lost, the folder holds this field or the one before.
+
+        Args:
+            path: The folder; it is made where there is none.
+            metadata: What else to keep, such as the number of steps, as for `torch_hrr.io.save`; of the first rank.
+
+        Raises:
+            TypeError, ValueError, OSError: As `torch_hrr.io.save`.
+            RuntimeError: Another rank could not write; the folder holds what it did before.
+        """
+        folder = checked_path("save", path)
+
+        def begin() -> int:
+            if self._rank:
+                return 0
+            os.makedirs(folder, exist_ok=True)
+            index = os.path.join(folder, _INDEX)
+            return _read_index(index)["round"] + 1 if os.path.exists(index) else 0
+
+        number = self._gathered([self._together("save", begin)], self._state.device)[0][0]
+        place = {"round": number, "origin": self.origin, "depth": self._counts[self._rank]}
+        name = os.path.join(folder, f"{number}-{self._rank}.safetensors")
+        self._together("save", lambda: files.save(name, {"planes": self.planes}, place, format=_PIECE, version=1))
+
+        def end() -> None:
+            if self._rank == 0:
+                stated = {"round": number, "counts": self._counts, "metadata": dict(metadata or {})}
+                files.save(os.path.join(folder, _INDEX), {}, stated, format=_FORMAT, version=1)
+                for other in os.listdir(folder):
+                    if re.fullmatch(r"\d+-\d+\.safetensors", other) and int(other.split("-")[0]) != number:
+                        os.unlink(os.path.join(folder, other))
+
+        self._together("save", end)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        group: dist.ProcessGroup | None = None,
+        halo: int = 1,
+        *,
+        device: torch.device | str | int = "cpu",
+    ) -> tuple[Self, dict[str, Any]]:
+        """The field that `save` wrote, divided evenly among however many ranks there are now, and its metadata.
+
+        Args:
+            path: The folder.
+            group: As for the class, as is ``halo``.
+            halo: The same on every rank.
+            device: Of this rank's planes.
+
+        Raises:
+            torch_hrr.IntegrityError: A file is damaged or is not of this field.
+            ValueError: There are more ranks than planes.
+            OSError: A file cannot be read; FileNotFoundError if there is none.
+        """
+        ranks = dist.get_world_size(group) if dist.is_initialized() else 1
+        rank = dist.get_rank(group) if dist.is_initialized() else 0
+        problem: Exception | None = None
+        planes = torch.empty(0)
+        metadata: dict[str, Any] = {}
+        try:
+            planes, metadata = _read_planes(checked_path("load", path), rank, ranks)
+            planes = planes.to(resolve_device(device, op="load"))
+        except Exception as error:
+            problem = error
+        try:
+            # Without planes too, so that the other ranks are told.
+            return cls(planes, group, halo), metadata
+        except ValueError:
+            if problem is not None:
+                raise problem from None
+            raise
 
     def _like(self) -> tuple[Tensor]:
         """No plane of the field, to check arguments with."""
@@ -334,11 +418,13 @@ class SplitField(DescribedModule):
                 transfers.append(dist.P2POp(dist.irecv, buffer, peer, self._group, 1 - name))
         # In a circle of two both go to one rank, where what is sent first must be received first.
         transfers.sort(key=lambda transfer: (transfer.op is dist.irecv, transfer.tag))
-        works = dist.batch_isend_irecv(transfers)
+        with _answered("SplitField"):
+            works = dist.batch_isend_irecv(transfers)
 
         def arrive() -> None:
-            for work in works:
-                work.wait()
+            with _answered("SplitField"):
+                for work in works:
+                    work.wait()
             for beyond, buffer in received:
                 beyond.copy_(buffer)
 
@@ -415,19 +501,83 @@ class SplitField(DescribedModule):
             return [own]
         sent = torch.tensor(own, dtype=torch.int64, device=device)
         gathered = [torch.empty_like(sent) for _ in range(self._ranks)]
-        dist.all_gather(gathered, sent, self._group)
+        with _answered("SplitField"):
+            dist.all_gather(gathered, sent, self._group)
         return [other.tolist() for other in gathered]
+
+    def _broadcast(self, op: str, sent: Tensor, rank: int) -> None:
+        """Into every rank's tensor what one of them holds."""
+        if self._group is not None:
+            with _answered(op):
+                dist.broadcast(sent, self._global(rank), self._group)
+
+    def _together(self, op: str, work: Callable[[], _Result]) -> _Result:
+        """What every rank does by itself; where one cannot, all stop."""
+        result: _Result | None = None
+        problem: Exception | None = None
+        try:
+            result = work()
+        except Exception as error:
+            problem = error
+        told = self._gathered([problem is not None], self._state.device)
+        if problem is not None:
+            raise problem
+        if [1] in told:
+            raise RuntimeError(f"{op}: rank {told.index([1])} has failed: its error says how")
+        return cast(_Result, result)
 
     def _shared_key(self) -> Tensor:
         """The first rank's, as `field.evolve` would draw it."""
         key = functional.drawn_key(self._state.device)
-        if self._group is not None:
-            dist.broadcast(key, self._global(0), self._group)
+        self._broadcast("evolve", key, 0)
         return key
 
     def _global(self, rank: int) -> int:
         assert self._group is not None
         return dist.get_global_rank(self._group, rank)
+
+
+@contextlib.contextmanager
+def _answered(op: str) -> Iterator[None]:
+    """Says of an error of torch.distributed what it means."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise RuntimeError(f"{op}: a rank is lost, or did not answer within the group's timeout: {reason}") from error
+
+
+def _read_index(path: str) -> dict[str, Any]:
+    """What the index of a folder says; anybody can seal one, so that all is checked."""
+    _, index = files.load(path, format=_FORMAT)
+    number, counts, metadata = (index.get(name) for name in ("round", "counts", "metadata"))
+    known = isinstance(number, int) and isinstance(counts, list) and isinstance(metadata, dict)
+    if not known or not counts or not all(isinstance(count, int) and count > 0 for count in counts):
+        raise files.IntegrityError(f"load: {path} must describe a SplitField, got {index}")
+    return index
+
+
+def _read_planes(folder: str, rank: int, ranks: int) -> tuple[Tensor, dict[str, Any]]:
+    """One rank's planes of the field that a folder holds, and the field's metadata."""
+    index = _read_index(os.path.join(folder, _INDEX))
+    counts: list[int] = index["counts"]
+    depth = sum(counts)
+    if ranks > depth:
+        raise ValueError(f"load: ranks must be at most {depth}, the planes of the field, got {ranks}")
+    first, end = depth * rank // ranks, depth * (rank + 1) // ranks
+    parts = []
+    for number, count in enumerate(counts):
+        origin = sum(counts[:number])
+        begin, stop = max(first, origin), min(end, origin + count)
+        if begin < stop:
+            name = os.path.join(folder, f"{index['round']}-{number}.safetensors")
+            tensors, place = files.open_mapped(name, format=_PIECE, op="load")
+            planes = tensors.get("planes")
+            wanted = {"round": index["round"], "origin": origin, "depth": count}
+            if place != wanted or planes is None or planes.dim() < 4 or planes.shape[_DEPTH] != count:
+                raise files.IntegrityError(f"load: {name} must hold the planes of {wanted}, got {place}")
+            parts.append(planes.narrow(_DEPTH, begin - origin, stop - begin))
+    return torch.cat(parts, _DEPTH), index["metadata"]
 
 
 class _Evolved(torch.autograd.Function):
