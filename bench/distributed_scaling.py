@@ -1,0 +1,151 @@
+"""Weak and strong scaling in work and bytes a rank, counted on 1, 2, 3 and 5 gloo ranks.
+
+    python bench/distributed_scaling.py [--update]
+
+Nothing is timed. Work is rows bound, or planes of a field stepped, on the rank that has most; bytes are those that the
+rank that sends most hands to torch.distributed in a step. `--update` writes the table of docs/distributed.md.
+"""
+
+import argparse
+import datetime
+import multiprocessing
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from bench.markdown import table, update  # noqa: E402
+from torch_hrr import field, hrr  # noqa: E402
+
+PAGE = ROOT / "docs" / "distributed.md"
+RANKS = (1, 2, 3, 5)
+ROWS, DIM = 3840, 64
+# Of a field: planes that 1, 2, 3 and 5 divide, their other sizes, and steps that both halos divide.
+PLANES, PLANE, STEPS = 60, (8, 8, 4), 12
+HALOS = (1, 4)
+
+
+def binding(ranks: int, weak: bool) -> tuple[float, float]:
+    """Rows bound and bytes sent by this rank, and the gradient of a role that all ranks share: an all-reduce."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+
+    mesh = init_device_mesh("cpu", (ranks,))
+    rows = distribute_tensor(torch.randn(ROWS * (ranks if weak else 1), DIM), mesh, [Shard(0)])
+    role = distribute_tensor(torch.randn(DIM), mesh, [Replicate()]).requires_grad_()
+    bound = hrr.bind(rows, role)
+    bound.sum().backward()
+    shared = role.grad
+    assert shared is not None
+    # What torch hands on: a Partial of D numbers, or nothing on one rank.
+    sent = shared.to_local().nbytes if any(place.is_partial() for place in shared.placements) and ranks > 1 else 0
+    assert torch.isfinite(shared.full_tensor()).all()
+    return bound.to_local().shape[0], sent
+
+
+def evolution(ranks: int, weak: bool, halo: int) -> tuple[float, float]:
+    """Planes stepped and bytes sent by this rank a step."""
+    rank = dist.get_rank()
+    depth = PLANES * (ranks if weak else 1)
+    split = field.SplitField(torch.randn(depth // ranks, *PLANE), halo=halo)
+    planes, sent = 0, 0
+    step, exchange = split._step, dist.batch_isend_irecv
+
+    def counted_step(state: Any, other: Any, begin: int, end: int, *rest: Any, **options: Any) -> None:
+        nonlocal planes
+        planes += max(0, end - begin)
+        step(state, other, begin, end, *rest, **options)
+
+    def counted_exchange(transfers: Any) -> Any:
+        nonlocal sent
+        sent += sum(transfer.tensor.nbytes for transfer in transfers if transfer.op is dist.isend)
+        return exchange(transfers)
+
+    object.__setattr__(split, "_step", counted_step)
+    dist.batch_isend_irecv = counted_exchange
+    try:
+        split.evolve(0.02, 0.1, STEPS, noise=0.1, key=field.random_key(0))
+    finally:
+        dist.batch_isend_irecv = exchange
+    assert split.origin == rank * (depth // ranks)
+    return planes / STEPS, sent / STEPS
+
+
+def cases() -> dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]]:
+    """What is counted, and how much of it there is in all where the problem is that of one rank."""
+    made: dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]] = {
+        f"bind {ROWS} x {DIM}, backward too": (binding, ROWS)
+    }
+    for halo in HALOS:
+        name = f"field {PLANES} x {' x '.join(map(str, PLANE))}, halo {halo}"
+        made[name] = (lambda ranks, weak, halo=halo: evolution(ranks, weak, halo), PLANES)
+    return made
+
+
+def run(rank: int, ranks: int, rendezvous: str, results: Any) -> None:
+    """One rank of a group: the largest figures of all ranks, from the first."""
+    torch.set_num_threads(1)
+    wait = datetime.timedelta(minutes=2)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=ranks, timeout=wait)
+    found = {}
+    for name, (count, _) in cases().items():
+        for weak in (False, True):
+            largest = torch.tensor(count(ranks, weak), dtype=torch.float64)
+            dist.all_reduce(largest, dist.ReduceOp.MAX)
+            found[name, weak] = tuple(largest.tolist())
+    if rank == 0:
+        results.put(found)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def counted(ranks: int) -> dict[tuple[str, bool], tuple[float, float]]:
+    """Work and bytes of the busiest rank."""
+    fork = multiprocessing.get_context("fork")
+    results = fork.SimpleQueue()
+    with tempfile.TemporaryDirectory() as folder:
+        started = [
+            fork.Process(target=run, args=(rank, ranks, f"{folder}/rendezvous", results)) for rank in range(ranks)
+        ]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join()
+    if any(process.exitcode for process in started):
+        raise SystemExit(f"distributed_scaling: a rank of {ranks} failed")
+    found: dict[tuple[str, bool], tuple[float, float]] = results.get()
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> str:
+    """The table, printed and perhaps written."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--ranks", type=int, nargs="+", default=list(RANKS))
+    options = parser.parse_args(argv)
+    rows = []
+    found = {ranks: counted(ranks) for ranks in options.ranks}
+    for name, (_, whole) in cases().items():
+        for ranks in options.ranks:
+            (strong, sent), (weak, weak_sent) = found[ranks][name, False], found[ranks][name, True]
+            excess = f"{100 * (strong * ranks / whole - 1):.1f} %", f"{100 * (weak / whole - 1):.1f} %"
+            rows.append(
+                (name, str(ranks), f"{strong:g}", excess[0], f"{sent:g}", f"{weak:g}", excess[1], f"{weak_sent:g}")
+            )
+    head = "case | ranks | strong: work | over 1/ranks | bytes sent | weak: work | over one rank's | bytes sent"
+    made = table(head, rows, left=1)
+    print(made)
+    if options.update:
+        update(PAGE, {"scaling": made})
+    return made
+
+
+if __name__ == "__main__":
+    main()

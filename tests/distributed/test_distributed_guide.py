@@ -1,0 +1,34 @@
+"""The guide's snippets run, on one rank."""
+
+import subprocess
+import sys
+
+import torch
+import torch.distributed as dist
+from guide import DOCS, run_snippets
+
+from torch_hrr import field
+
+GUIDE = DOCS / "distributed.md"
+
+
+def test_snippets_run():
+    try:
+        names = run_snippets(GUIDE, least=5)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    assert names["gradient"].shape == (64,) and names["found"].shape == (64,)
+    assert names["held"] == {"steps": 10, "key": names["key"].tolist()}
+    start = names["start"].detach().clone().requires_grad_()
+    field.evolve(start, 0.02, 0.1, 4).square().sum().backward()
+    assert torch.equal(names["start"].grad, start.grad)
+
+
+def test_figures_of_two_ranks_are_those_of_the_page():
+    # Its ranks are forked, which autograd allows before it has run in threads.
+    command = [sys.executable, str(DOCS.parent / "bench" / "distributed_scaling.py"), "--ranks", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    rows, page = done.stdout.strip().splitlines()[2:], GUIDE.read_text()
+    assert len(rows) == 3 and all(row in page for row in rows)
