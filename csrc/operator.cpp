@@ -1,7 +1,7 @@
 // What operators report of themselves, and the pages of their results.
 #include "csrc/operator.h"
 
-#include "csrc/huge_pages.h"
+#include "kernels/huge_pages.h"
 
 namespace torch_hrr::lanes {
 namespace {

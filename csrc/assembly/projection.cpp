@@ -39,14 +39,18 @@ void project_on_cpu(const State& state) {
   const int64_t stride = state.progress.size(1);
   std::vector<Brain> brains;
   for (int64_t b = 0; b < state.brains; ++b) {
-    brains.push_back(state.of_brain(b));
+    brains.push_back(state.first.of_brain(b));
     check_brain(brains.back(), progress[b * stride], state.rounds);
   }
   // One brain's columns, or whole brains, are shared among the threads.
+  const kernels::ParallelFor parallel = [](int64_t count, int64_t grain, const kernels::RangeBody& body) {
+    at::parallel_for(0, count, grain, body);
+  };
   at::parallel_for(0, state.brains, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       int64_t* const own = progress + b * stride;
-      *own -= run_rounds(brains[static_cast<size_t>(b)], *own, state.brains == 1, own + 1);
+      *own -=
+          kernels::run_rounds(brains[static_cast<size_t>(b)], *own, state.brains == 1 ? parallel : nullptr, own + 1);
     }
   });
 }

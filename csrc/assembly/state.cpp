@@ -182,21 +182,6 @@ Stimulus read_stimulus(StateReader& reader, const State& state) {
 
 }  // namespace
 
-Brain State::of_brain(int64_t b) const {
-  Brain own;
-  for (const Area& area : first.areas) {
-    own.areas.push_back(area.of_brain(b));
-  }
-  for (const Fiber& fiber : first.fibers) {
-    own.fibers.push_back(fiber.of_brain(b, first.areas[static_cast<size_t>(fiber.source)],
-                                        first.areas[static_cast<size_t>(fiber.target)]));
-  }
-  for (const Stimulus& stimulus : first.stimuli) {
-    own.stimuli.push_back(stimulus.of_brain(b, first.areas[static_cast<size_t>(stimulus.target)]));
-  }
-  return own;
-}
-
 kernels::RoundsLaunch State::launch(const std::vector<kernels::DeviceGapTables>& gaps) const {
   kernels::RoundsLaunch params;
   params.brains = brains;

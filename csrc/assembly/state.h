@@ -6,10 +6,15 @@
 #include <memory>
 #include <vector>
 
-#include "csrc/assembly/rounds.h"
+#include "kernels/assembly/rounds.h"
 #include "kernels/assembly/rounds_launch.h"
 
 namespace torch_hrr::assembly {
+
+using kernels::Area;
+using kernels::Brain;
+using kernels::Fiber;
+using kernels::Stimulus;
 
 struct State {
   int64_t brains = 0;
@@ -20,7 +25,6 @@ struct State {
   std::vector<double> densities;
   at::Tensor progress;  // [brains, 1 + fibers]: rounds left, and chunks needed by each fiber
 
-  Brain of_brain(int64_t b) const;
   // What a GPU runs; `gaps` are the tables of the fibers there.
   kernels::RoundsLaunch launch(const std::vector<kernels::DeviceGapTables>& gaps) const;
 };

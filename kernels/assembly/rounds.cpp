@@ -1,31 +1,29 @@
 // One synchronous round after the other: sums, selection, potentiation, commit.
-#include "csrc/assembly/rounds.h"
+#include "kernels/assembly/rounds.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "csrc/assembly/edge_search.h"
-#include "csrc/assembly/kept_rows.h"
-#include "csrc/assembly/selection.h"
+#include "kernels/assembly/area_selection.h"
+#include "kernels/assembly/edge_search.h"
+#include "kernels/assembly/kept_rows.h"
 #include "kernels/assembly/projection.h"
 #include "kernels/registry.h"
 
-namespace torch_hrr::assembly {
+namespace torch_hrr::kernels {
 namespace {
-
-using kernels::kernel_table;
 
 class Rounds {
  public:
-  Rounds(Brain& brain, bool threads, int64_t* needed)
+  Rounds(Brain& brain, ParallelFor parallel, int64_t* needed)
       : brain_(brain),
         needed_(needed),
         kept_(kept_rows(brain)),
-        selection_(brain, kept_, threads),
-        search_(brain, kept_, threads),
+        selection_(brain, kept_, parallel),
+        search_(brain, kept_, parallel),
         pairs_(brain.fibers.size()) {
     for (int32_t a = 0; a < static_cast<int32_t>(brain.areas.size()); ++a) {
-      Target target;
+      AreaRound target;
       target.area = a;
       for (Fiber& fiber : brain.fibers) {
         if (fiber.target == a) {
@@ -51,26 +49,26 @@ class Rounds {
     for (const Fiber& fiber : brain_.fibers) {
       refresh_scales(fiber);
     }
-    for (Target& target : targets_) {
+    for (AreaRound& target : targets_) {
       selection_.choose(target);
     }
-    for (Target& target : targets_) {
+    for (AreaRound& target : targets_) {
       add_slots(area_of(target), target.winners.data(), static_cast<int64_t>(target.winners.size()));
     }
     if (!learn_edges()) {
       return false;
     }
-    for (Target& target : targets_) {
+    for (AreaRound& target : targets_) {
       potentiate(target);
     }
-    for (Target& target : targets_) {
+    for (AreaRound& target : targets_) {
       commit(target);
     }
     return true;
   }
 
  private:
-  Area& area_of(const Target& target) {
+  Area& area_of(const AreaRound& target) {
     return brain_.areas[static_cast<size_t>(target.area)];
   }
   Area& source_of(const Fiber& fiber) {
@@ -94,7 +92,7 @@ class Rounds {
   void refresh_scales(const Fiber& fiber) {
     const Area& target = brain_.areas[static_cast<size_t>(fiber.target)];
     for (int64_t i = 0; fiber.sums != nullptr && i < *target.winner_count; ++i) {
-      kernels::refresh_scale(fiber, target.winners[i]);
+      refresh_scale(fiber, target.winners[i]);
     }
   }
 
@@ -129,7 +127,7 @@ class Rounds {
     }
   }
 
-  void potentiate(Target& target) {
+  void potentiate(AreaRound& target) {
     Area& area = area_of(target);
     wins_.assign(static_cast<size_t>(area.slots[0]), 0);
     for (const int64_t winner : target.winners) {
@@ -138,21 +136,21 @@ class Rounds {
     for (Fiber* fiber : target.fibers) {
       if (fiber->learns()) {
         const std::vector<int32_t> rows = firing_slots(source_of(*fiber));
-        kernel_table<kernels::ProjectionKernels>().potentiate(
-            fiber->edges, rows.data(), static_cast<int64_t>(rows.size()), wins_.data(), fiber->factor, fiber->largest,
-            {fiber->sums, area.neuron_of});
+        kernel_table<ProjectionKernels>().potentiate(fiber->edges, rows.data(), static_cast<int64_t>(rows.size()),
+                                                     wins_.data(), fiber->factor, fiber->largest,
+                                                     {fiber->sums, area.neuron_of});
       }
     }
     for (Stimulus* stimulus : target.stimuli) {
       for (size_t i = 0; stimulus->learns() && i < target.winners.size(); ++i) {
         const int64_t winner = target.winners[i];
         float& weight = stimulus->weight[area.slot_of[winner]];
-        weight = kernels::potentiated_stimulus(*stimulus, stimulus->counts[winner], weight);
+        weight = potentiated_stimulus(*stimulus, stimulus->counts[winner], weight);
       }
     }
   }
 
-  void commit(Target& target) {
+  void commit(AreaRound& target) {
     Area& area = area_of(target);
     if (area.last_win != nullptr) {
       for (int64_t j = 0; j < area.n; ++j) {
@@ -167,7 +165,7 @@ class Rounds {
       area.slots[1] += won == 0 ? 1 : 0;
       won = 1;
       if (area.bias != nullptr) {
-        area.bias[winner] = std::min(area.bias[winner] + area.bias_step, kernels::kLargestBias);
+        area.bias[winner] = std::min(area.bias[winner] + area.bias_step, kLargestBias);
       }
       if (area.last_win != nullptr) {
         area.last_win[winner] = 0;
@@ -182,7 +180,7 @@ class Rounds {
   std::vector<LentRows> kept_;  // by fiber
   Selection selection_;
   EdgeSearch search_;
-  std::vector<Target> targets_;
+  std::vector<AreaRound> targets_;
   std::vector<uint8_t> wins_;
   std::vector<std::vector<uint64_t>> pairs_;  // by fiber
 };
@@ -197,11 +195,26 @@ std::vector<int32_t> firing_slots(const Area& area) {
   return slots;
 }
 
-int64_t run_rounds(Brain& brain, int64_t rounds, bool threads, int64_t* needed) {
+Brain Brain::of_brain(int64_t b) const {
+  Brain own;
+  for (const Area& area : areas) {
+    own.areas.push_back(area.of_brain(b));
+  }
+  for (const Fiber& fiber : fibers) {
+    own.fibers.push_back(
+        fiber.of_brain(b, areas[static_cast<size_t>(fiber.source)], areas[static_cast<size_t>(fiber.target)]));
+  }
+  for (const Stimulus& stimulus : stimuli) {
+    own.stimuli.push_back(stimulus.of_brain(b, areas[static_cast<size_t>(stimulus.target)]));
+  }
+  return own;
+}
+
+int64_t run_rounds(Brain& brain, int64_t rounds, ParallelFor parallel, int64_t* needed) {
   for (size_t f = 0; f < brain.fibers.size(); ++f) {
     needed[f] = 0;
   }
-  Rounds state(brain, threads, needed);
+  Rounds state(brain, parallel, needed);
   for (int64_t round = 0; round < rounds; ++round) {
     if (!state.run()) {
       return round;
@@ -210,4 +223,4 @@ int64_t run_rounds(Brain& brain, int64_t rounds, bool threads, int64_t* needed) 
   return rounds;
 }
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels

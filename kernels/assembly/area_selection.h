@@ -2,15 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <vector>
 
-#include "csrc/assembly/kept_rows.h"
-#include "csrc/assembly/rounds.h"
+#include "kernels/assembly/kept_rows.h"
+#include "kernels/assembly/rounds.h"
 
-namespace torch_hrr::assembly {
+namespace torch_hrr::kernels {
 
 // An area that is fired into, what fires into it, and its new winners, ascending.
-struct Target {
+struct AreaRound {
   int32_t area = 0;
   std::vector<Fiber*> fibers;
   std::vector<Stimulus*> stimuli;
@@ -20,10 +22,11 @@ struct Target {
 class Selection {
  public:
   // `kept` are the rows of each fiber.
-  Selection(Brain& brain, std::vector<LentRows>& kept, bool threads) : brain_(brain), kept_(kept), threads_(threads) {}
+  Selection(Brain& brain, std::vector<LentRows>& kept, ParallelFor parallel)
+      : brain_(brain), kept_(kept), parallel_(parallel) {}
 
   // Brings the counts of the target's fibers up to date and selects its winners; a fixed area keeps those it has.
-  void choose(Target& target);
+  void choose(AreaRound& target);
 
  private:
   struct Candidate {
@@ -41,17 +44,20 @@ class Selection {
   void deliver(Fiber& fiber);
   void add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, int32_t sign, const int32_t* places, bool afresh);
   void add_excess(const Fiber& fiber, size_t slots);
-  void choose_by_bound(Target& target, bool scaled);
-  void choose_densely(Target& target, bool scaled);
+  void* scratch(int64_t bytes);
+  void choose_by_bound(AreaRound& target, bool scaled);
+  void choose_densely(AreaRound& target, bool scaled);
   void add_candidate(const Area& area, int64_t input, int64_t neuron);
-  void add_candidates_by_sums(const Target& target, int64_t bound);
-  void add_all_candidates(const Target& target, int64_t bound, int shift);
+  void add_candidates_by_sums(const AreaRound& target, int64_t bound);
+  void add_all_candidates(const AreaRound& target, int64_t bound, int shift);
 
   Brain& brain_;
   std::vector<LentRows>& kept_;
-  bool threads_;
+  ParallelFor parallel_;
   // Memory that rounds share.
   std::vector<int64_t> entered_, left_, excess_, ordered_, inputs_;
+  std::unique_ptr<void, decltype(&std::free)> scratch_{nullptr, &std::free};
+  int64_t scratch_bytes_ = 0;
   std::vector<int32_t> indices_;
   std::vector<uint32_t> sums_;
   std::vector<const int32_t*> sources_;
@@ -59,4 +65,4 @@ class Selection {
   std::vector<Candidate> candidates_;
 };
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "csrc/assembly/rounds.h"
+#include "kernels/assembly/rounds.h"
 
-namespace torch_hrr::assembly {
+namespace torch_hrr::kernels {
 
 // Of one fiber. They depend on its key, its density and the target's neurons, and on no brain's state.
 class KeptRows {
@@ -18,7 +18,7 @@ class KeptRows {
   KeptRows(const Fiber& fiber, const Area& source, const Area& target, int64_t bytes);
 
   // What kernels read and write; null where nothing is kept.
-  const kernels::KeptEdges* edges() const {
+  const KeptEdges* edges() const {
     return memory_ != nullptr ? &edges_ : nullptr;
   }
   // Places of rows, -1 for those that have none. Valid until the next call.
@@ -42,7 +42,7 @@ class KeptRows {
   int64_t bytes_of_list_ = 0;
   int64_t bytes_of_row_ = 0;
   int64_t page_ = 0;
-  kernels::KeptEdges edges_;
+  KeptEdges edges_;
   std::unique_ptr<void, decltype(&std::free)> memory_{nullptr, &std::free};
   // Rows with the same hash are linked: head_ by hash, the others by place in use. Ends are -1.
   std::vector<int32_t> head_;
@@ -61,4 +61,4 @@ struct GiveBack {
 using LentRows = std::unique_ptr<KeptRows, GiveBack>;
 LentRows lend_rows(const Fiber& fiber, const Area& source, const Area& target, int64_t bytes);
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels

@@ -1,18 +1,15 @@
 // Searches rows of the connectome for edges into new slots and files them in the table.
-#include "csrc/assembly/edge_search.h"
+#include "kernels/assembly/edge_search.h"
 
 #include <algorithm>
 #include <cmath>
 #include <mutex>
 
-#include "csrc/assembly/column_blocks.h"
+#include "kernels/assembly/column_blocks.h"
 #include "kernels/assembly/connectome.h"
 #include "kernels/registry.h"
 
-namespace torch_hrr::assembly {
-
-using kernels::kEdgesPerChunk;
-using kernels::kernel_table;
+namespace torch_hrr::kernels {
 
 int64_t EdgeSearch::find(size_t index, std::vector<uint64_t>& pairs) {
   const Fiber& fiber = brain_.fibers[index];
@@ -50,7 +47,7 @@ int64_t EdgeSearch::find(size_t index, std::vector<uint64_t>& pairs) {
     }
     const int64_t before = fiber.edges.length[source.slot_of[row]];
     const int64_t after = before + static_cast<int64_t>(i - first);
-    chunks += kernels::chunks_of(after) - kernels::chunks_of(before);
+    chunks += chunks_of(after) - chunks_of(before);
   }
   return chunks;
 }
@@ -65,9 +62,9 @@ void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_
   }
   const int32_t* const places = kept.admit(source, rows_);
   std::mutex mutex;
-  const int64_t blocks = std::min<int64_t>(kernels::block_count(*fiber.connectome, target.n), slots - least);
+  const int64_t blocks = std::min<int64_t>(block_count(*fiber.connectome, target.n), slots - least);
   const int64_t streams = static_cast<int64_t>(rows_.size()) * blocks;
-  for_column_blocks(*fiber.connectome, target.n, streams, threads_, [&](int64_t first, int64_t last) {
+  for_column_blocks(*fiber.connectome, target.n, streams, parallel_, [&](int64_t first, int64_t last) {
     // Some rows at a time, so that pairs take little memory.
     constexpr int64_t kRows = 256;
     const int64_t most = std::min<int64_t>(slots - least, (last - first) * fiber.connectome->width);
@@ -76,7 +73,7 @@ void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_
     std::vector<int32_t> found(static_cast<size_t>(2 * (expected + 8 * std::sqrt(expected)) + 64));
     std::vector<uint64_t> own;
     for (int64_t row = 0; row < static_cast<int64_t>(rows_.size()); row += kRows) {
-      kernels::MatchParams params;
+      MatchParams params;
       params.tables = fiber.connectome;
       params.key = fiber.key();
       params.rows = rows_.data() + row;
@@ -89,7 +86,7 @@ void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_
       for (;;) {
         params.pairs = found.data();
         params.capacity = static_cast<int64_t>(found.size() / 2);
-        count = kernel_table<kernels::ConnectomeKernels>().match(params, first, last);
+        count = kernel_table<ConnectomeKernels>().match(params, first, last);
         if (count <= params.capacity) {
           break;
         }
@@ -131,4 +128,4 @@ void EdgeSearch::file(Fiber& fiber, const std::vector<uint64_t>& pairs) const {
   }
 }
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels

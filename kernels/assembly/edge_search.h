@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "csrc/assembly/kept_rows.h"
-#include "csrc/assembly/rounds.h"
+#include "kernels/assembly/kept_rows.h"
+#include "kernels/assembly/rounds.h"
 
-namespace torch_hrr::assembly {
+namespace torch_hrr::kernels {
 
 class EdgeSearch {
  public:
   // `kept` are the rows of each fiber.
-  EdgeSearch(const Brain& brain, std::vector<LentRows>& kept, bool threads)
-      : brain_(brain), kept_(kept), threads_(threads) {}
+  EdgeSearch(const Brain& brain, std::vector<LentRows>& kept, ParallelFor parallel)
+      : brain_(brain), kept_(kept), parallel_(parallel) {}
 
   // Searches for the edges from the firing rows to target slots that these rows do not know: `pairs` becomes (row,
   // column) of each, ascending. Returns the chunks that the fiber has in use once they are filed.
@@ -34,10 +34,10 @@ class EdgeSearch {
 
   const Brain& brain_;
   std::vector<LentRows>& kept_;
-  bool threads_;
+  ParallelFor parallel_;
   // Memory that rounds share.
   std::vector<int64_t> rows_;
   std::vector<uint32_t> bits_;
 };
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels

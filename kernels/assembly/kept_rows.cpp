@@ -1,5 +1,5 @@
 // Places of rows, which of them are given up, and what waits for the next call.
-#include "csrc/assembly/kept_rows.h"
+#include "kernels/assembly/kept_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <mutex>
 #include <new>
 
-#include "csrc/huge_pages.h"
+#include "kernels/huge_pages.h"
 
-namespace torch_hrr::assembly {
+namespace torch_hrr::kernels {
 namespace {
 
 // Bytes of rows that wait.
@@ -45,16 +45,16 @@ KeptRows::KeptRows(const Fiber& fiber, const Area& source, const Area& target, i
   if (fiber.connectome == nullptr || fiber.connectome->empty != 0) {
     return;
   }
-  const kernels::GapTables& tables = *fiber.connectome;
+  const GapTables& tables = *fiber.connectome;
   key_ = fiber.key();
   p_ = tables.p;
   n_ = target.n;
-  blocks_ = kernels::block_count(tables, target.n);
+  blocks_ = block_count(tables, target.n);
   // Four standard deviations above the mean, and what is drawn at once.
   const double edges = tables.p * static_cast<double>(std::min(tables.width, target.n));
   const auto columns = static_cast<int64_t>(edges + 4 * std::sqrt(edges));
-  edges_.capacity = (columns / kernels::kListGrain + 2) * kernels::kListGrain;
-  bytes_of_list_ = edges_.capacity * kernels::bytes_of_column(tables);
+  edges_.capacity = (columns / kListGrain + 2) * kListGrain;
+  bytes_of_list_ = edges_.capacity * bytes_of_column(tables);
   bytes_of_row_ = blocks_ * (bytes_of_list_ + static_cast<int64_t>(sizeof(int32_t)));
   edges_.places = std::min(bytes / bytes_of_row_, source.n);
   // Large pages where the lists of a block fill some, since small ones can take longer to come than rows to be drawn,
@@ -165,7 +165,7 @@ bool KeptRows::assign(int64_t row) {
   fired_[static_cast<size_t>(place)] = calls_;
   *place_of(row) = place;
   for (int64_t block = 0; block < blocks_; ++block) {
-    edges_.lengths[block * edges_.places + place] = kernels::KeptEdges::kNotDrawn;
+    edges_.lengths[block * edges_.places + place] = KeptEdges::kNotDrawn;
   }
   return true;
 }
@@ -209,4 +209,4 @@ void GiveBack::operator()(KeptRows* given) const {
   }
 }
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels

@@ -1,6 +1,7 @@
-// The system's call for large pages.
-#include "csrc/huge_pages.h"
+// Memory in large pages, of which it takes few to fill it.
+#pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__linux__)
@@ -9,7 +10,8 @@
 
 namespace torch_hrr {
 
-void prefer_huge_pages([[maybe_unused]] const void* memory, [[maybe_unused]] size_t bytes) {
+// Asks for large pages where memory that has not been touched holds whole ones: a hint, which may be refused.
+inline void prefer_huge_pages([[maybe_unused]] const void* memory, [[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
   constexpr uintptr_t kPage = uintptr_t{2} << 20;
   const auto first = reinterpret_cast<uintptr_t>(memory);

@@ -1,25 +1,16 @@
 // Inputs by counts that follow the winners, and the selection over them.
-#include "csrc/assembly/selection.h"
+#include "kernels/assembly/area_selection.h"
 
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <new>
 
-#include "csrc/assembly/column_blocks.h"
-#include "csrc/rows.h"
+#include "kernels/assembly/column_blocks.h"
 #include "kernels/assembly/winners.h"
 #include "kernels/registry.h"
 
-namespace torch_hrr::assembly {
-
-using kernels::add_term;
-using kernels::fiber_term;
-using kernels::input_term;
-using kernels::kernel_table;
-using kernels::kFixedBits;
-using kernels::kFixedOne;
-using kernels::penalty_term;
-using kernels::stimulus_sum;
+namespace torch_hrr::kernels {
 
 // Brings a fiber's counts to its source's present winners: those that left are taken away, those that came are added.
 void Selection::deliver(Fiber& fiber) {
@@ -58,7 +49,7 @@ void Selection::deliver(Fiber& fiber) {
 // Adds the edges of rows, times a sign, to the fiber's counts or, afresh, to zeros.
 void Selection::add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, int32_t sign, const int32_t* places,
                          bool afresh) {
-  kernels::DeliverParams params;
+  DeliverParams params;
   params.tables = fiber.connectome;
   params.key = fiber.key();
   params.rows = rows.data();
@@ -68,13 +59,13 @@ void Selection::add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, i
   params.sign = sign;
   params.kept = kept_of(fiber).edges();
   params.places = places;
-  const int64_t streams = params.row_count * kernels::block_count(*params.tables, params.n);
-  for_column_blocks(*params.tables, params.n, streams, threads_, [&](int64_t first, int64_t last) {
+  const int64_t streams = params.row_count * block_count(*params.tables, params.n);
+  for_column_blocks(*params.tables, params.n, streams, parallel_, [&](int64_t first, int64_t last) {
     if (afresh) {
       const int64_t width = params.tables->width;
       std::fill(params.counts + first * width, params.counts + std::min(params.n, last * width), 0);
     }
-    kernel_table<kernels::ConnectomeKernels>().deliver(params, first, last);
+    kernel_table<ConnectomeKernels>().deliver(params, first, last);
   });
 }
 
@@ -82,11 +73,23 @@ void Selection::add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, i
 void Selection::add_excess(const Fiber& fiber, size_t slots) {
   excess_.assign(slots, 0);
   const std::vector<int32_t> rows = firing_slots(area_of(fiber.source));
-  kernel_table<kernels::ProjectionKernels>().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
-                                                        fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
+  kernel_table<ProjectionKernels>().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
+                                               fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
 }
 
-void Selection::choose(Target& target) {
+// Memory for a kernel, 64-byte aligned, until the next call.
+void* Selection::scratch(int64_t bytes) {
+  if (scratch_bytes_ < bytes) {
+    scratch_bytes_ = (bytes + 63) / 64 * 64;
+    scratch_.reset(std::aligned_alloc(64, static_cast<size_t>(scratch_bytes_)));
+    if (scratch_ == nullptr) {
+      throw std::bad_alloc();
+    }
+  }
+  return scratch_.get();
+}
+
+void Selection::choose(AreaRound& target) {
   Area& area = area_of(target.area);
   if (area.fixed) {
     target.winners.assign(area.winners, area.winners + *area.winner_count);
@@ -108,10 +111,10 @@ void Selection::choose(Target& target) {
 
 // x_j is the sum of counts everywhere but at slots, where it can only be more. So a winner is one of the k largest by
 // counts alone, or a slot.
-void Selection::choose_by_bound(Target& target, bool scaled) {
+void Selection::choose_by_bound(AreaRound& target, bool scaled) {
   Area& area = area_of(target.area);
   const auto slots = static_cast<size_t>(area.slots[0]);
-  const int shift = scaled ? kernels::kScaledBits : 0;
+  const int shift = scaled ? kScaledBits : 0;
   sources_.clear();
   scales_.clear();
   inputs_.assign(slots, 0);
@@ -167,11 +170,11 @@ void Selection::choose_by_bound(Target& target, bool scaled) {
 }
 
 void Selection::add_candidate(const Area& area, int64_t input, int64_t neuron) {
-  candidates_.push_back({input, neuron, area.keyed_ties ? kernels::tie_rank(area.tie_key(), neuron) : neuron});
+  candidates_.push_back({input, neuron, area.keyed_ties ? tie_rank(area.tie_key(), neuron) : neuron});
 }
 
 // The k that may win of the neurons without slots, by their sums of counts and, among equals, their indices.
-void Selection::add_candidates_by_sums(const Target& target, int64_t bound) {
+void Selection::add_candidates_by_sums(const AreaRound& target, int64_t bound) {
   const Area& area = area_of(target.area);
   const uint32_t least =
       bound < 0 ? 0 : static_cast<uint32_t>(std::min<int64_t>((bound + kFixedOne - 1) >> kFixedBits, UINT32_MAX));
@@ -185,7 +188,7 @@ void Selection::add_candidates_by_sums(const Target& target, int64_t bound) {
       sums_[static_cast<size_t>(found++)] = 0;
     }
   } else {
-    kernels::SumWinnersParams params;
+    SumWinnersParams params;
     params.sources = sources_.data();
     params.source_count = static_cast<int64_t>(sources_.size());
     params.n = area.n;
@@ -193,9 +196,8 @@ void Selection::add_candidates_by_sums(const Target& target, int64_t bound) {
     params.least = least;
     params.indices = indices_.data();
     params.sums = sums_.data();
-    const auto& projection = kernel_table<kernels::ProjectionKernels>();
-    const Scratch scratch(projection.sum_winners_scratch(area.k));
-    found = projection.sum_winners(params, scratch.memory);
+    const auto& projection = kernel_table<ProjectionKernels>();
+    found = projection.sum_winners(params, scratch(projection.sum_winners_scratch(area.k)));
   }
   for (int64_t i = 0; i < found; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -208,19 +210,19 @@ void Selection::add_candidates_by_sums(const Target& target, int64_t bound) {
 // All neurons without slots whose inputs reach the bound. The kernel sees them in doubles, so that it is asked for a
 // little less: each of the terms is rounded by at most 1/2, and the sum of m doubles errs by less than m + 2 units in
 // its last place.
-void Selection::add_all_candidates(const Target& target, int64_t bound, int shift) {
+void Selection::add_all_candidates(const AreaRound& target, int64_t bound, int shift) {
   const Area& area = area_of(target.area);
   const auto terms = static_cast<double>(sources_.size());
   const auto unit = static_cast<double>(int64_t{1} << (kFixedBits + shift));
   indices_.resize(static_cast<size_t>(area.n));
-  kernels::CandidatesParams params;
+  CandidatesParams params;
   params.sources = sources_.data();
   params.scales = scales_.data();
   params.source_count = static_cast<int64_t>(sources_.size());
   params.n = area.n;
   params.least = (static_cast<double>(bound) * (1 - (terms + 4) * 0x1p-52) - terms - 1) / unit;
   params.indices = indices_.data();
-  const int64_t found = kernel_table<kernels::ProjectionKernels>().candidates(params);
+  const int64_t found = kernel_table<ProjectionKernels>().candidates(params);
   for (int64_t i = 0; i < found; ++i) {
     const int32_t neuron = indices_[static_cast<size_t>(i)];
     if (area.slot_of[neuron] >= 0) {
@@ -241,10 +243,10 @@ void Selection::add_all_candidates(const Target& target, int64_t bound, int shif
 
 // Inputs of every neuron one by one: refracted areas, long-range inhibition, and areas without a bound. Where a fiber
 // is normalised, inputs are counted in units of 2^-40.
-void Selection::choose_densely(Target& target, bool scaled) {
+void Selection::choose_densely(AreaRound& target, bool scaled) {
   Area& area = area_of(target.area);
   const auto n = static_cast<size_t>(area.n);
-  const int shift = scaled ? kernels::kScaledBits : 0;
+  const int shift = scaled ? kScaledBits : 0;
   inputs_.assign(n, 0);
   for (const Fiber* fiber : target.fibers) {
     add_excess(*fiber, static_cast<size_t>(area.slots[0]));
@@ -264,7 +266,7 @@ void Selection::choose_densely(Target& target, bool scaled) {
   for (size_t j = 0; j < n; ++j) {
     inputs_[j] -= penalty_term(area, static_cast<int64_t>(j), shift);
   }
-  kernels::WinnersParams params;
+  WinnersParams params;
   std::vector<int64_t> values(static_cast<size_t>(area.k));
   target.winners.resize(static_cast<size_t>(area.k));
   params.input = inputs_.data();
@@ -274,18 +276,18 @@ void Selection::choose_densely(Target& target, bool scaled) {
   params.n = area.n;
   params.k = area.k;
   params.row_stride = area.n;
-  params.element = kernels::Element::kInt64;
-  const auto& kernel = kernel_table<kernels::RowKernel<kernels::WinnersParams>>();
-  const Scratch scratch(kernel.scratch(params));
-  kernel.run(params, 0, 1, scratch.memory);
+  params.element = Element::kInt64;
+  const auto& kernel = kernel_table<RowKernel<WinnersParams>>();
+  void* const memory = scratch(kernel.scratch(params));
+  kernel.run(params, 0, 1, memory);
   if (area.keyed_ties) {
     const int64_t cut = *std::min_element(values.begin(), values.end());
     const uint64_t key = area.tie_key();
     for (size_t j = 0; j < n; ++j) {
-      inputs_[j] = kernels::ranked_input(inputs_[j], cut, key, static_cast<int64_t>(j));
+      inputs_[j] = ranked_input(inputs_[j], cut, key, static_cast<int64_t>(j));
     }
-    kernel.run(params, 0, 1, scratch.memory);
+    kernel.run(params, 0, 1, memory);
   }
 }
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels

@@ -5,12 +5,9 @@
 #include <vector>
 
 #include "kernels/assembly/brain.h"
+#include "kernels/assembly/column_blocks.h"
 
-namespace torch_hrr::assembly {
-
-using kernels::Area;
-using kernels::Fiber;
-using kernels::Stimulus;
+namespace torch_hrr::kernels {
 
 // Slots of an area's winners.
 std::vector<int32_t> firing_slots(const Area& area);
@@ -19,11 +16,14 @@ struct Brain {
   std::vector<Area> areas;
   std::vector<Fiber> fibers;
   std::vector<Stimulus> stimuli;
+
+  // Brain b of the batch whose first one this is.
+  Brain of_brain(int64_t b) const;
 };
 
 // Runs up to `rounds` rounds and returns how many were run. Where the next one would need more chunks of edges than a
 // fiber has, it stops before it, with needed[fiber] set above the fiber's capacity (at most it, elsewhere). Arrays are
-// large enough for every other growth: slots for k more a round and area. `threads` allows at::parallel_for inside.
-int64_t run_rounds(Brain& brain, int64_t rounds, bool threads, int64_t* needed);
+// large enough for every other growth: slots for k more a round and area. `parallel` is for work inside of it.
+int64_t run_rounds(Brain& brain, int64_t rounds, ParallelFor parallel, int64_t* needed);
 
-}  // namespace torch_hrr::assembly
+}  // namespace torch_hrr::kernels
