@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/assembly/brain.h"
+#include "kernels/assembly/rounds.h"
 #include "tests/cuda_on_host/assembly_dense_brain.h"
 #include "tests/cuda_on_host/rounds_host.h"
 
@@ -141,6 +142,15 @@ class Brains {
     const std::vector<Area> all_areas = area_pointers();
     const std::vector<Fiber> all_fibers = fiber_pointers();
     const std::vector<Stimulus> all_stimuli = stimulus_pointers();
+    if (host.on_cpu) {
+      const Brain first{all_areas, all_fibers, all_stimuli};
+      for (size_t b = 0; b < size(1); ++b) {
+        Brain brain = first.of_brain(static_cast<int64_t>(b));
+        int64_t* const own = progress.data() + b * fields;
+        *own -= run_rounds(brain, std::min(rounds, *own), host.parallel, own + 1);
+      }
+      return progress;
+    }
     std::vector<DeviceGapTables> gaps;
     for (size_t f = 0; f < fibers.size(); ++f) {
       gaps.push_back(model.fibers[f].own_graph ? DeviceGapTables()

@@ -196,7 +196,23 @@ inline std::vector<RoundsHost> all_hosts() {
   return hosts;
 }
 
+inline RoundsHost cpu_host() {
+  RoundsHost host;
+  host.on_cpu = true;
+  return host;
+}
+
+// The hosts of kernels, and the CPU's engine.
+inline std::vector<RoundsHost> all_places() {
+  std::vector<RoundsHost> places = all_hosts();
+  places.push_back(cpu_host());
+  return places;
+}
+
 inline std::string text_of(const RoundsHost& host) {
+  if (host.on_cpu) {
+    return "the CPU's engine";
+  }
   std::ostringstream text;
   text << host.schedule << ", " << host.threads << " threads, at most " << host.most_x << " blocks"
        << (host.small ? ", the short way" : ", launch by launch");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/assembly/column_blocks.h"
 #include "kernels/assembly/connectome.cuh"
 #include "kernels/assembly/launch_rounds.cuh"
 #include "kernels/assembly/launch_winners.cuh"
@@ -20,6 +21,8 @@ struct RoundsHost : HostLauncher {
   unsigned most_x = ~0u;
   unsigned most_y = ~0u;
   bool small = true;
+  bool on_cpu = false;  // the CPU's engine in place of kernels
+  ParallelFor parallel = nullptr;
   std::size_t shared_limit = kDefaultSharedBytes;
   int64_t* launches = nullptr;  // counts them
 

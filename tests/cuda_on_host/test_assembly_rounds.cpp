@@ -1,7 +1,9 @@
-// The kernels of rounds of brains are bitwise the model on dense matrices, after every round and for any schedule.
+// Rounds of brains, by kernels in any schedule and by the CPU's engine, are bitwise the model on dense matrices.
 #include "tests/cuda_on_host/shim.h"
 
 #include <gtest/gtest.h>
+
+#include <thread>
 
 #include "tests/cuda_on_host/assembly_rounds_testing.h"
 
@@ -43,7 +45,7 @@ TEST(RoundsKernels, EveryRoundIsTheDefinition) {
       brain.round();
     }
   }
-  for (const RoundsHost& host : all_hosts()) {
+  for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, kBrains, Memory(model));
     int32_t most_new_edges = 0;
@@ -105,10 +107,13 @@ TEST(RoundsKernels, WideAndSparseAreasAreTheDefinition) {
       after.push_back(before.back());
       after.back().round();
     }
+    std::vector<RoundsHost> hosts = {cpu_host()};
     for (const Schedule& schedule : all_schedules(1)) {
-      SCOPED_TRACE(schedule);
-      RoundsHost host = host_of(schedule);
-      host.most_x = 7;
+      hosts.push_back(host_of(schedule));
+      hosts.back().most_x = 7;
+    }
+    for (const RoundsHost& host : hosts) {
+      SCOPED_TRACE(text_of(host));
       Brains brains(model, 1, Memory(model));
       for (size_t round = 0; round < kRounds; ++round) {
         brains.activate(0, 0, fires(round));
@@ -131,7 +136,7 @@ TEST(RoundsKernels, ColumnsOfPresentSumsAreTheDefinition) {
   }
   model.stimuli = {{1, 2}};
   constexpr int64_t kBrains = 2;
-  for (const RoundsHost& host : all_hosts()) {
+  for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, kBrains, Memory(model));
     std::vector<DenseBrain> dense;
@@ -179,7 +184,7 @@ TEST(RoundsKernels, TiesByKeyAreTheDefinition) {
   model.fibers[1].every_round = true;
   model.stimuli = {{1, 1}, {0, 0}};
   constexpr int64_t kBrains = 2;
-  for (const RoundsHost& host : all_hosts()) {
+  for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, kBrains, Memory(model));
     std::vector<DenseBrain> dense;
@@ -214,7 +219,7 @@ TEST(RoundsKernels, SaturatedRoundsAreTheDefinition) {
                   {0, 2, 0.3, 1e6f},
                   {2, 2, 0.3, 9e6f, kLargestWeight, true}};
   model.stimuli = {{1, 2, 3e6f}, {2, 1, 0.1f}};
-  for (const RoundsHost& host : all_hosts()) {
+  for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, 1, Memory(model));
     DenseBrain dense(model, 0);
@@ -234,10 +239,42 @@ TEST(RoundsKernels, SaturatedRoundsAreTheDefinition) {
   }
 }
 
+// Rows enough to wake threads: one at a time draws the parts, the last one first.
+TEST(RoundsOnTheCpu, PartsOfColumnsDoNotShow) {
+  constexpr int64_t kRows = 80;
+  Model model;
+  model.areas = {{kRows, kRows}, {8500, 33}};
+  model.fibers = {{0, 1, 1}, {1, 0, 0.4}};
+  model.stimuli = {{1, 5000}};
+  static int64_t parts;
+  parts = 0;
+  RoundsHost shared = cpu_host();
+  shared.parallel = [](int64_t count, int64_t grain, const RangeBody& body) {
+    for (int64_t end = count; end > 0; end -= grain) {
+      std::thread(body, std::max<int64_t>(0, end - grain), end).join();
+      ++parts;
+    }
+  };
+  Brains brains(model, 1, Memory(model));
+  brains.activate(0, 0, some_neurons(model, 0, kRows, 1));
+  Brains expected = brains;
+  DenseBrain dense(model, 0);
+  dense.areas[0].winners = some_neurons(model, 0, kRows, 1);
+  for (int round = 0; round < 3; ++round) {
+    const DenseBrain before = dense;
+    dense.round();
+    expected.run(1, cpu_host());
+    brains.run(1, shared);
+    expect_definition(brains, 0, dense, before);
+    expect_same(brains.bits_of(0), expected.bits_of(0));
+  }
+  EXPECT_GT(parts, 4);
+}
+
 TEST(RoundsKernels, BrainsOfABatchDoNotShowInEachOther) {
   const Model model = recurrent();
   const std::vector<int64_t> left = {0, 2, 5};
-  for (const RoundsHost& host : all_hosts()) {
+  for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, 3, Memory(model));
     brains.run({1, 0, 2}, 2, host);
@@ -272,7 +309,7 @@ TEST(RoundsKernels, RoundsOfOneLaunchAreThoseOfSeveral) {
   for (int64_t round = 0; round < 4; ++round) {
     expected.run(1, host_of({}));
   }
-  for (const RoundsHost& host : all_hosts()) {
+  for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains = before;
     brains.run(3, host);
@@ -388,7 +425,9 @@ TEST(RoundsKernels, ABrainStopsBeforeARoundWhoseEdgesDoNotFit) {
   const Model model = recurrent();
   const std::vector<Brains> expected = history(model, kRounds);
   const auto chunks = [&](size_t round, size_t f, size_t b) { return expected[round].fibers[f].chunks[b]; };
-  for (const auto& [host, spare] : hosts_with_little_memory()) {
+  auto hosts = hosts_with_little_memory();
+  hosts.insert(hosts.end(), {{cpu_host(), 0}, {cpu_host(), 1}});
+  for (const auto& [host, spare] : hosts) {
     SCOPED_TRACE(text_of(host));
     for (const size_t lacks : {0, 1, 2}) {
       SCOPED_TRACE("fiber " + std::to_string(lacks) + ", " + std::to_string(spare));
