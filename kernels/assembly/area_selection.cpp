@@ -91,10 +91,6 @@ void* Selection::scratch(int64_t bytes) {
 
 void Selection::choose(AreaRound& target) {
   Area& area = area_of(target.area);
-  if (area.fixed) {
-    target.winners.assign(area.winners, area.winners + *area.winner_count);
-    return;
-  }
   for (Fiber* fiber : target.fibers) {
     deliver(*fiber);
   }

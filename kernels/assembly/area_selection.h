@@ -16,7 +16,8 @@ struct AreaRound {
   int32_t area = 0;
   std::vector<Fiber*> fibers;
   std::vector<Stimulus*> stimuli;
-  std::vector<int64_t> winners;
+  std::vector<int64_t> winners;  // of a fixed area from the start
+  std::vector<uint8_t> wins;     // by slot
 };
 
 class Selection {
@@ -25,7 +26,7 @@ class Selection {
   Selection(Brain& brain, std::vector<LentRows>& kept, ParallelFor parallel)
       : brain_(brain), kept_(kept), parallel_(parallel) {}
 
-  // Brings the counts of the target's fibers up to date and selects its winners; a fixed area keeps those it has.
+  // Brings the counts of the target's fibers up to date and selects its winners. The area is not fixed.
   void choose(AreaRound& target);
 
  private:

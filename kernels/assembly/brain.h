@@ -103,6 +103,10 @@ struct Fiber {
   KERNEL_HOST_DEVICE bool learns() const {
     return plastic && factor != 1;
   }
+  // Whether edges come into use as neurons win.
+  KERNEL_HOST_DEVICE bool searches() const {
+    return connectome != nullptr && learns();
+  }
   KERNEL_HOST_DEVICE Fiber of_brain(int64_t b, const Area& from, const Area& into) const {
     Fiber own = *this;
     own.key_root = root_of_brain(key_root, numbers, b);

@@ -121,9 +121,6 @@ struct Wire {
   KERNEL_HOST_DEVICE bool procedural() const {
     return search.link.fiber.connectome != nullptr;
   }
-  KERNEL_HOST_DEVICE bool searches() const {
-    return procedural() && search.link.fiber.learns();
-  }
   KERNEL_HOST_DEVICE DeliverLaunch delivery(const Changes& changes) const {
     DeliverLaunch params;
     params.gaps = search.gaps;

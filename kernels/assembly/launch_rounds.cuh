@@ -4,15 +4,6 @@
 // select_bytes(WinnersParams): the launches of the connectome and of k_winners; and takes_small(): whether small areas
 // go the short way.
 //
-// A round, all of it for every brain that runs:
-//   for every fiber    scales of columns that grew, where they are divided by their sums before every round
-//   for every target   base counts brought up to date, inputs of all neurons, selection; a fixed area keeps its
-//   winners;
-//                      where ties go by key, a second selection decides them
-//   for every target   slots for winners that have none
-//   for every fiber    edges into new slots counted, their chunks numbered; then, where all of them fit, filed
-//   for every target   plasticity;  then  commit
-//
 // Where areas are small all but the selection is one launch a round (small_rounds.cuh), and targets of one size share
 // theirs.
 #pragma once
@@ -20,6 +11,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/assembly/round_script.h"
 #include "kernels/assembly/rounds_launch.h"
 #include "kernels/assembly/small_rounds.cuh"
 #include "kernels/assembly/winners.h"
@@ -100,15 +92,72 @@ class RoundsLauncher {
     }
     set_up();
     for (int64_t round = 1; round <= params_.rounds; ++round) {
-      run_round(static_cast<int32_t>(round));
+      round_ = static_cast<int32_t>(round);
+      chosen_ = 0;
+      run_first_half(*this);
+      run_second_half(*this);
+      launch_("end_round_kernel", end_round_kernel, over(batch_.brains, 1), dim3(kRoundThreads), 0, batch_);
     }
   }
 
- private:
+  // The phases of round_script.h: launches, of which each sees what those before it have written.
+  static const Fiber& fiber_of(const Wire& wire) {
+    return wire.link().fiber;
+  }
   const Area& area_of(const Target& target) const {
     return params_.areas[target.area];
   }
+  static void barrier() {}
+  Items<const Wire> fibers() const {
+    return {wires_.data(), static_cast<int64_t>(wires_.size())};
+  }
+  Items<const Target> targets() const {
+    return {targets_.data(), static_cast<int64_t>(targets_.size())};
+  }
+  Items<const Stimulus> stimuli() const {
+    return {params_.stimuli, params_.stimulus_count};
+  }
+  void refresh_scales(const Wire& wire) {
+    launch_("refresh_scales_kernel", refresh_scales_kernel, over(wire.link().target.k), dim3(kRoundThreads), 0, batch_,
+            wire.link());
+  }
+  void choose(const Target& target) {
+    add_inputs(target);
+    choose(target, selections_[chosen_++]);
+  }
+  void add_slots(const Target& target) {
+    add_slots(area_of(target), target.firing(area_of(target)), target.marks, round_);
+  }
+  // Whether edges have memory is each brain's to say: later phases leave out those that stop.
+  bool search() {
+    for (const Wire& wire : wires_) {
+      if (fiber_of(wire).searches()) {
+        search(wire.search);
+      }
+    }
+    return true;
+  }
+  void file(const Wire& wire) {
+    launch_search("append_edges_kernel", append_edges_kernel<true>, append_edges_kernel<false>, wire.search);
+  }
+  void potentiate_fiber(const Target& target, const Wire& wire) {
+    launch_("potentiate_kernel", potentiate_kernel, over_warps(wire.link().source.k), dim3(kRoundThreads), 0, batch_,
+            wire.link(), target.marks.last_round, round_);
+  }
+  void potentiate_stimulus(const Target& target, const Stimulus& stimulus) {
+    const Area& area = area_of(target);
+    launch_("potentiate_stimulus_kernel", potentiate_stimulus_kernel, over(area.k), dim3(kRoundThreads), 0, batch_,
+            stimulus, area, target.firing(area));
+  }
+  void age(const Target& target) {
+    launch_("age_kernel", age_kernel, over(area_of(target).n), dim3(kRoundThreads), 0, batch_, area_of(target));
+  }
+  void commit(const Target& target) {
+    launch_("commit_kernel", commit_kernel, over(area_of(target).k), dim3(kRoundThreads), 0, batch_, area_of(target),
+            target.winners);
+  }
 
+ private:
   void add_wire(const Fiber& fiber, const DeviceGapTables& gaps) {
     Wire wire;
     EdgeSearchLaunch& search = wire.search;
@@ -118,7 +167,7 @@ class RoundsLauncher {
     if (wire.procedural()) {
       wire.keys = workspace_.template take<uint64_t>(params_.brains);
     }
-    if (wire.searches()) {
+    if (fiber_of(wire).searches()) {
       const int64_t rows = params_.brains * search.link.source.k;
       search.blocks = gaps.empty ? 0 : block_count(gaps, search.link.target.n);
       search.newest = workspace_.template take<int32_t>(params_.brains * search.blocks);
@@ -143,7 +192,7 @@ class RoundsLauncher {
     bool searched = false;
     for (const Wire& wire : wires_) {
       if (wire.link().fiber.target == index) {
-        searched = searched || wire.searches();
+        searched = searched || fiber_of(wire).searches();
         target.shift = wire.link().fiber.scale != nullptr ? kScaledBits : target.shift;
       }
     }
@@ -271,7 +320,7 @@ class RoundsLauncher {
         launch_("fiber_keys_kernel", fiber_keys_kernel, over(batch_.brains, 1), dim3(kRoundThreads), 0,
                 wire.link().fiber, batch_.brains, wire.keys);
       }
-      if (wire.searches()) {
+      if (fiber_of(wire).searches()) {
         // Once: slots are only added, so that their maximum never falls.
         fill(wire.search.newest, wire.search.blocks, -1);
       }
@@ -295,48 +344,6 @@ class RoundsLauncher {
     }
   }
 
-  void run_round(int32_t round) {
-    for (const Wire& wire : wires_) {
-      if (wire.link().fiber.sums != nullptr) {
-        launch_("refresh_scales_kernel", refresh_scales_kernel, over(wire.link().target.k), dim3(kRoundThreads), 0,
-                batch_, wire.link());
-      }
-    }
-    size_t chosen = 0;
-    for (const Target& target : targets_) {
-      if (!area_of(target).fixed) {
-        add_inputs(target);
-        choose(target, selections_[chosen++]);
-      }
-    }
-    for (const Target& target : targets_) {
-      add_slots(area_of(target), target.firing(area_of(target)), target.marks, round);
-    }
-    for (const Wire& wire : wires_) {
-      if (wire.searches()) {
-        search(wire.search);
-      }
-    }
-    for (const Wire& wire : wires_) {
-      if (wire.searches()) {
-        launch_search("append_edges_kernel", append_edges_kernel<true>, append_edges_kernel<false>, wire.search);
-      }
-    }
-    for (const Target& target : targets_) {
-      potentiate(target, round);
-    }
-    for (const Target& target : targets_) {
-      const Area& area = area_of(target);
-      if (area.last_win != nullptr) {
-        launch_("age_kernel", age_kernel, over(area.n), dim3(kRoundThreads), 0, batch_, area);
-      }
-      if (!area.fixed) {
-        launch_("commit_kernel", commit_kernel, over(area.k), dim3(kRoundThreads), 0, batch_, area, target.winners);
-      }
-    }
-    launch_("end_round_kernel", end_round_kernel, over(batch_.brains, 1), dim3(kRoundThreads), 0, batch_);
-  }
-
   void deliver(const Wire& wire) {
     const Link& link = wire.link();
     launch_("find_changes_kernel", find_changes_kernel, over(2 * link.source.k), dim3(kRoundThreads), 0, batch_,
@@ -352,7 +359,7 @@ class RoundsLauncher {
     const Area& area = area_of(target);
     bool first = true;
     for (const Wire& wire : wires_) {
-      if (wire.link().fiber.target != target.area) {
+      if (fiber_of(wire).target != target.area) {
         continue;
       }
       if (wire.procedural()) {
@@ -367,10 +374,10 @@ class RoundsLauncher {
               link.fiber, link.source, area, excess_, target.inputs, target.shift, first);
       first = false;
     }
-    for (int64_t s = 0; s < params_.stimulus_count; ++s) {
-      if (params_.stimuli[s].target == target.area) {
+    for (const Stimulus& stimulus : stimuli()) {
+      if (stimulus.target == target.area) {
         launch_("add_stimulus_inputs_kernel", add_stimulus_inputs_kernel, over(area.n), dim3(kRoundThreads), 0, batch_,
-                params_.stimuli[s], area, target.inputs, target.shift, first);
+                stimulus, area, target.inputs, target.shift, first);
         first = false;
       }
     }
@@ -405,23 +412,6 @@ class RoundsLauncher {
     launch_("allot_chunks_kernel", allot_chunks_kernel, over(1), dim3(kSlotThreads), kSlotSharedBytes, search);
   }
 
-  void potentiate(const Target& target, int32_t round) {
-    const Area& area = area_of(target);
-    for (const Wire& wire : wires_) {
-      if (wire.link().fiber.target == target.area && wire.link().fiber.learns()) {
-        launch_("potentiate_kernel", potentiate_kernel, over_warps(wire.link().source.k), dim3(kRoundThreads), 0,
-                batch_, wire.link(), target.marks.last_round, round);
-      }
-    }
-    for (int64_t s = 0; s < params_.stimulus_count; ++s) {
-      const Stimulus& stimulus = params_.stimuli[s];
-      if (stimulus.target == target.area && stimulus.learns()) {
-        launch_("potentiate_stimulus_kernel", potentiate_stimulus_kernel, over(area.k), dim3(kRoundThreads), 0, batch_,
-                stimulus, area, target.firing(area));
-      }
-    }
-  }
-
   const RoundsLaunch& params_;
   const Device& launch_;
   WorkspaceCarver workspace_;
@@ -432,6 +422,8 @@ class RoundsLauncher {
   std::vector<Target> targets_;
   std::vector<WinnersParams> selections_;
   int64_t* excess_ = nullptr;
+  int32_t round_ = 0;
+  size_t chosen_ = 0;  // targets of the round
   SmallRounds* kept_ = nullptr;
   unsigned char* selection_memory_ = nullptr;
 };

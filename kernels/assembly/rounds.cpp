@@ -8,6 +8,7 @@
 #include "kernels/assembly/edge_search.h"
 #include "kernels/assembly/kept_rows.h"
 #include "kernels/assembly/projection.h"
+#include "kernels/assembly/round_script.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
@@ -36,130 +37,91 @@ class Rounds {
         }
       }
       if (!target.fibers.empty() || !target.stimuli.empty()) {
+        const Area& area = area_of(target);
+        target.winners.assign(area.winners, area.winners + (area.fixed ? *area.winner_count : 0));
         targets_.push_back(std::move(target));
       }
     }
   }
 
-  // False where edges need more memory; nothing but caches has changed then.
-  bool run() {
+  void add_slots_of_winners() {
     for (Area& area : brain_.areas) {
       add_slots(area, area.winners, *area.winner_count);
     }
-    for (const Fiber& fiber : brain_.fibers) {
-      refresh_scales(fiber);
-    }
-    for (AreaRound& target : targets_) {
-      selection_.choose(target);
-    }
-    for (AreaRound& target : targets_) {
-      add_slots(area_of(target), target.winners.data(), static_cast<int64_t>(target.winners.size()));
-    }
-    if (!learn_edges()) {
-      return false;
-    }
-    for (AreaRound& target : targets_) {
-      potentiate(target);
-    }
-    for (AreaRound& target : targets_) {
-      commit(target);
-    }
-    return true;
+  }
+  // False where edges need more memory; nothing but caches has changed then.
+  bool run() {
+    run_first_half(*this);
+    return run_second_half(*this);
   }
 
- private:
+  // The phases of round_script.h.
+  static const Fiber& fiber_of(const Fiber& fiber) {
+    return fiber;
+  }
   Area& area_of(const AreaRound& target) {
     return brain_.areas[static_cast<size_t>(target.area)];
   }
-  Area& source_of(const Fiber& fiber) {
-    return brain_.areas[static_cast<size_t>(fiber.source)];
+  static void barrier() {}
+  std::vector<Fiber>& fibers() {
+    return brain_.fibers;
   }
-
-  static std::vector<LentRows> kept_rows(const Brain& brain) {
-    constexpr int64_t kMostBytes = int64_t{64} << 20;
-    constexpr int64_t kBytesPerNeuron = 256;
-    std::vector<LentRows> kept;
-    for (const Fiber& fiber : brain.fibers) {
-      const Area& target = brain.areas[static_cast<size_t>(fiber.target)];
-      const int64_t bytes =
-          std::min(kMostBytes / static_cast<int64_t>(brain.fibers.size()), kBytesPerNeuron * target.n);
-      kept.push_back(lend_rows(fiber, brain.areas[static_cast<size_t>(fiber.source)], target, bytes));
-    }
-    return kept;
+  std::vector<AreaRound>& targets() {
+    return targets_;
   }
-
-  // Where columns are divided by their sums before every round: those of the winners grew in the round before.
+  const std::vector<Stimulus>& stimuli() const {
+    return brain_.stimuli;
+  }
   void refresh_scales(const Fiber& fiber) {
     const Area& target = brain_.areas[static_cast<size_t>(fiber.target)];
-    for (int64_t i = 0; fiber.sums != nullptr && i < *target.winner_count; ++i) {
+    for (int64_t i = 0; i < *target.winner_count; ++i) {
       refresh_scale(fiber, target.winners[i]);
     }
   }
-
-  // Files the edges that come into use; false, and no fiber has changed, where they do not fit.
-  bool learn_edges() {
+  void choose(AreaRound& target) {
+    selection_.choose(target);
+  }
+  void add_slots(AreaRound& target) {
+    Area& area = area_of(target);
+    add_slots(area, target.winners.data(), static_cast<int64_t>(target.winners.size()));
+    target.wins.assign(static_cast<size_t>(area.slots[0]), 0);
+    for (const int64_t winner : target.winners) {
+      target.wins[static_cast<size_t>(area.slot_of[winner])] = 1;
+    }
+  }
+  bool search() {
     bool fits = true;
     for (size_t f = 0; f < brain_.fibers.size(); ++f) {
-      if (searches(brain_.fibers[f])) {
+      if (brain_.fibers[f].searches()) {
         needed_[f] = search_.find(f, pairs_[f]);
         fits = fits && needed_[f] <= brain_.fibers[f].chunk_capacity;
       }
     }
-    for (size_t f = 0; fits && f < brain_.fibers.size(); ++f) {
-      if (searches(brain_.fibers[f])) {
-        search_.file(brain_.fibers[f], pairs_[f]);
-      }
-    }
     return fits;
   }
-  static bool searches(const Fiber& fiber) {
-    return fiber.connectome != nullptr && fiber.learns();
+  void file(Fiber& fiber) {
+    search_.file(fiber, pairs_[static_cast<size_t>(&fiber - brain_.fibers.data())]);
   }
-
-  static void add_slots(Area& area, const int64_t* neurons, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      int32_t& slot = area.slot_of[neurons[i]];
-      if (slot < 0) {
-        slot = static_cast<int32_t>(area.slots[0]++);
-        area.neuron_of[slot] = static_cast<int32_t>(neurons[i]);
-        area.won[slot] = 0;
-      }
-    }
+  void potentiate_fiber(const AreaRound& target, const Fiber& fiber) {
+    const std::vector<int32_t> rows = firing_slots(brain_.areas[static_cast<size_t>(fiber.source)]);
+    kernel_table<ProjectionKernels>().potentiate(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
+                                                 target.wins.data(), fiber.factor, fiber.largest,
+                                                 {fiber.sums, area_of(target).neuron_of});
   }
-
-  void potentiate(AreaRound& target) {
-    Area& area = area_of(target);
-    wins_.assign(static_cast<size_t>(area.slots[0]), 0);
+  void potentiate_stimulus(const AreaRound& target, const Stimulus& stimulus) {
     for (const int64_t winner : target.winners) {
-      wins_[static_cast<size_t>(area.slot_of[winner])] = 1;
-    }
-    for (Fiber* fiber : target.fibers) {
-      if (fiber->learns()) {
-        const std::vector<int32_t> rows = firing_slots(source_of(*fiber));
-        kernel_table<ProjectionKernels>().potentiate(fiber->edges, rows.data(), static_cast<int64_t>(rows.size()),
-                                                     wins_.data(), fiber->factor, fiber->largest,
-                                                     {fiber->sums, area.neuron_of});
-      }
-    }
-    for (Stimulus* stimulus : target.stimuli) {
-      for (size_t i = 0; stimulus->learns() && i < target.winners.size(); ++i) {
-        const int64_t winner = target.winners[i];
-        float& weight = stimulus->weight[area.slot_of[winner]];
-        weight = potentiated_stimulus(*stimulus, stimulus->counts[winner], weight);
-      }
+      float& weight = stimulus.weight[area_of(target).slot_of[winner]];
+      weight = potentiated_stimulus(stimulus, stimulus.counts[winner], weight);
     }
   }
-
+  void age(const AreaRound& target) {
+    const Area& area = area_of(target);
+    for (int64_t j = 0; j < area.n; ++j) {
+      area.last_win[j] += area.last_win[j] < area.refractory_period ? 1 : 0;
+    }
+  }
   void commit(AreaRound& target) {
     Area& area = area_of(target);
-    if (area.last_win != nullptr) {
-      for (int64_t j = 0; j < area.n; ++j) {
-        area.last_win[j] += area.last_win[j] < area.refractory_period ? 1 : 0;
-      }
-    }
-    if (area.fixed) {
-      return;
-    }
     for (const int64_t winner : target.winners) {
       uint8_t& won = area.won[area.slot_of[winner]];
       area.slots[1] += won == 0 ? 1 : 0;
@@ -175,13 +137,37 @@ class Rounds {
     *area.winner_count = static_cast<int64_t>(target.winners.size());
   }
 
+ private:
+  static std::vector<LentRows> kept_rows(const Brain& brain) {
+    constexpr int64_t kMostBytes = int64_t{64} << 20;
+    constexpr int64_t kBytesPerNeuron = 256;
+    std::vector<LentRows> kept;
+    for (const Fiber& fiber : brain.fibers) {
+      const Area& target = brain.areas[static_cast<size_t>(fiber.target)];
+      const int64_t bytes =
+          std::min(kMostBytes / static_cast<int64_t>(brain.fibers.size()), kBytesPerNeuron * target.n);
+      kept.push_back(lend_rows(fiber, brain.areas[static_cast<size_t>(fiber.source)], target, bytes));
+    }
+    return kept;
+  }
+
+  static void add_slots(Area& area, const int64_t* neurons, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      int32_t& slot = area.slot_of[neurons[i]];
+      if (slot < 0) {
+        slot = static_cast<int32_t>(area.slots[0]++);
+        area.neuron_of[slot] = static_cast<int32_t>(neurons[i]);
+        area.won[slot] = 0;
+      }
+    }
+  }
+
   Brain& brain_;
   int64_t* needed_;
   std::vector<LentRows> kept_;  // by fiber
   Selection selection_;
   EdgeSearch search_;
   std::vector<AreaRound> targets_;
-  std::vector<uint8_t> wins_;
   std::vector<std::vector<uint64_t>> pairs_;  // by fiber
 };
 
@@ -214,7 +200,12 @@ int64_t run_rounds(Brain& brain, int64_t rounds, ParallelFor parallel, int64_t* 
   for (size_t f = 0; f < brain.fibers.size(); ++f) {
     needed[f] = 0;
   }
+  if (rounds == 0) {
+    return 0;
+  }
   Rounds state(brain, parallel, needed);
+  // Winners that were set from outside may have no slots yet.
+  state.add_slots_of_winners();
   for (int64_t round = 0; round < rounds; ++round) {
     if (!state.run()) {
       return round;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/assembly/edges.cuh"
+#include "kernels/assembly/round_script.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace torch_hrr::kernels {
@@ -68,28 +69,10 @@ KERNEL_DEVICE void keep_call(const SmallRounds& call, SmallRounds& kept) {
 }
 
 template <typename Body>
-KERNEL_DEVICE void for_each_wire_into(const SmallRounds& call, int32_t area, const Body& body) {
-  for (int32_t w = 0; w < call.wire_count; ++w) {
-    if (call.wires[w].link().fiber.target == area) {
-      body(call.wires[w]);
-    }
-  }
-}
-
-template <typename Body>
 KERNEL_DEVICE void for_each_searching_wire(const SmallRounds& call, const Body& body) {
   for (int32_t w = 0; w < call.wire_count; ++w) {
-    if (call.wires[w].searches()) {
+    if (call.wires[w].link().fiber.searches()) {
       body(call.wires[w].search);
-    }
-  }
-}
-
-template <typename Body>
-KERNEL_DEVICE void for_each_stimulus_of(const SmallRounds& call, int32_t area, const Body& body) {
-  for (int32_t s = 0; s < call.stimulus_count; ++s) {
-    if (call.stimuli[s].target == area) {
-      body(call.stimuli[s]);
     }
   }
 }
@@ -105,7 +88,7 @@ __global__ void __launch_bounds__(kSmallThreads) begin_small_rounds_kernel(Small
     if (wire.procedural()) {
       make_fiber_keys(wire.link().fiber, batch.brains, wire.keys);
     }
-    if (wire.searches()) {
+    if (wire.link().fiber.searches()) {
       fill_brains(wire.search.newest, batch.brains, wire.search.blocks, -1);
     }
   }
@@ -131,55 +114,49 @@ __global__ void __launch_bounds__(kSmallThreads) begin_small_rounds_kernel(Small
   }
 }
 
-// What the selection ranks, of every area whose winners it chooses.
-KERNEL_DEVICE void add_small_inputs(const SmallRounds& call) {
+// What the selection ranks, of one area.
+KERNEL_DEVICE void add_small_inputs(const SmallRounds& call, const Target& target) {
   const Batch& batch = call.batch;
+  const Area& area = call.areas[target.area];
+  bool first = true;
   for (int32_t w = 0; w < call.wire_count; ++w) {
-    if (call.wires[w].link().fiber.sums != nullptr) {
-      refresh_scales(batch, call.wires[w].link());
-    }
-  }
-  block_sync();
-  for (int32_t t = 0; t < call.target_count; ++t) {
-    const Target& target = call.targets[t];
-    const Area& area = call.areas[target.area];
-    if (area.fixed) {
+    const Wire& wire = call.wires[w];
+    const Link& link = wire.link();
+    if (link.fiber.target != target.area) {
       continue;
     }
-    bool first = true;
-    for_each_wire_into(call, target.area, [&](const Wire& wire) {
-      const Link& link = wire.link();
-      clear_excess(batch, area, call.excess);
-      if (wire.procedural()) {
-        find_changes(batch, link.fiber, link.source, area, call.changes);
-        block_sync();
-        plan_delivery(batch, link.fiber, link.source, call.changes);
-        block_sync();
-        start_delivery(batch, link.fiber, link.source, area, call.changes);
-        block_sync();
-        const DeliverLaunch delivery = wire.delivery(call.changes);
-        if (!delivery.gaps.empty && delivery.gaps.two_level) {
-          deliver_edges<true>(delivery);
-        } else if (!delivery.gaps.empty) {
-          deliver_edges<false>(delivery);
-        }
-      } else {
-        block_sync();
+    clear_excess(batch, area, call.excess);
+    if (wire.procedural()) {
+      find_changes(batch, link.fiber, link.source, area, call.changes);
+      block_sync();
+      plan_delivery(batch, link.fiber, link.source, call.changes);
+      block_sync();
+      start_delivery(batch, link.fiber, link.source, area, call.changes);
+      block_sync();
+      const DeliverLaunch delivery = wire.delivery(call.changes);
+      if (!delivery.gaps.empty && delivery.gaps.two_level) {
+        deliver_edges<true>(delivery);
+      } else if (!delivery.gaps.empty) {
+        deliver_edges<false>(delivery);
       }
-      add_excess(batch, link, call.excess);
+    } else {
       block_sync();
-      add_fiber_inputs(batch, link.fiber, link.source, area, call.excess, target.inputs, target.shift, first);
-      block_sync();
-      first = false;
-    });
-    // Here a thread adds to the neurons that it has written itself.
-    for_each_stimulus_of(call, target.area, [&](const Stimulus& stimulus) {
-      add_stimulus_inputs(batch, stimulus, area, target.inputs, target.shift, first);
-      first = false;
-    });
-    if (area.bias != nullptr || area.last_win != nullptr) {
-      subtract_penalties(batch, area, target.inputs, target.shift);
     }
+    add_excess(batch, link, call.excess);
+    block_sync();
+    add_fiber_inputs(batch, link.fiber, link.source, area, call.excess, target.inputs, target.shift, first);
+    block_sync();
+    first = false;
+  }
+  // Here a thread adds to the neurons that it has written itself.
+  for (int32_t s = 0; s < call.stimulus_count; ++s) {
+    if (call.stimuli[s].target == target.area) {
+      add_stimulus_inputs(batch, call.stimuli[s], area, target.inputs, target.shift, first);
+      first = false;
+    }
+  }
+  if (area.bias != nullptr || area.last_win != nullptr) {
+    subtract_penalties(batch, area, target.inputs, target.shift);
   }
 }
 
@@ -200,55 +177,65 @@ KERNEL_DEVICE void search_small(const SmallRounds& call) {
   });
   block_sync();
   for_each_searching_wire(call, [&](const EdgeSearchLaunch& search) { allot_chunks(search); });
-  // Whether the edges of all fibers have memory is known now.
-  for_each_searching_wire(call, [&](const EdgeSearchLaunch& search) {
-    block_sync();
-    if (search.gaps.two_level) {
-      append_edges<true>(search);
-    } else {
-      append_edges<false>(search);
-    }
-  });
 }
 
-KERNEL_DEVICE void finish_small_round(const SmallRounds& call, int32_t round) {
-  const Batch& batch = call.batch;
-  for (int32_t t = 0; t < call.target_count; ++t) {
-    const Target& target = call.targets[t];
-    const Area& area = call.areas[target.area];
-    add_slots(batch, area, target.firing(area), target.marks, round);
+// The phases of round_script.h, done by one block.
+struct SmallPlace {
+  const SmallRounds& call;
+  int32_t round;
+
+  KERNEL_DEVICE const Fiber& fiber_of(const Wire& wire) const {
+    return wire.link().fiber;
+  }
+  KERNEL_DEVICE const Area& area_of(const Target& target) const {
+    return call.areas[target.area];
+  }
+  KERNEL_DEVICE void barrier() const {
     block_sync();
   }
-  search_small(call);
-  block_sync();
-  for (int32_t t = 0; t < call.target_count; ++t) {
-    const Target& target = call.targets[t];
-    const Area& area = call.areas[target.area];
-    for_each_wire_into(call, target.area, [&](const Wire& wire) {
-      if (wire.link().fiber.learns()) {
-        potentiate_edges(batch, wire.link(), target.marks.last_round, round);
-      }
-    });
-    for_each_stimulus_of(call, target.area, [&](const Stimulus& stimulus) {
-      if (stimulus.learns()) {
-        potentiate_stimulus(batch, stimulus, area, target.firing(area));
-      }
-    });
-    if (area.last_win != nullptr) {
-      age_neurons(batch, area);
+  KERNEL_DEVICE Items<const Wire> fibers() const {
+    return {call.wires, call.wire_count};
+  }
+  KERNEL_DEVICE Items<const Target> targets() const {
+    return {call.targets, call.target_count};
+  }
+  KERNEL_DEVICE Items<const Stimulus> stimuli() const {
+    return {call.stimuli, call.stimulus_count};
+  }
+  KERNEL_DEVICE void refresh_scales(const Wire& wire) const {
+    kernels::refresh_scales(call.batch, wire.link());
+  }
+  KERNEL_DEVICE void choose(const Target& target) const {
+    add_small_inputs(call, target);
+  }
+  KERNEL_DEVICE void add_slots(const Target& target) const {
+    kernels::add_slots(call.batch, area_of(target), target.firing(area_of(target)), target.marks, round);
+  }
+  // Whether edges have memory is each brain's to say.
+  KERNEL_DEVICE bool search() const {
+    search_small(call);
+    return true;
+  }
+  KERNEL_DEVICE void file(const Wire& wire) const {
+    if (wire.search.gaps.two_level) {
+      append_edges<true>(wire.search);
+    } else {
+      append_edges<false>(wire.search);
     }
   }
-  block_sync();
-  for (int32_t t = 0; t < call.target_count; ++t) {
-    const Target& target = call.targets[t];
-    if (!call.areas[target.area].fixed) {
-      commit_winners(batch, call.areas[target.area], target.winners);
-    }
+  KERNEL_DEVICE void potentiate_fiber(const Target& target, const Wire& wire) const {
+    potentiate_edges(call.batch, wire.link(), target.marks.last_round, round);
   }
-  block_sync();
-  end_round(batch);
-  block_sync();
-}
+  KERNEL_DEVICE void potentiate_stimulus(const Target& target, const Stimulus& stimulus) const {
+    kernels::potentiate_stimulus(call.batch, stimulus, area_of(target), target.firing(area_of(target)));
+  }
+  KERNEL_DEVICE void age(const Target& target) const {
+    age_neurons(call.batch, area_of(target));
+  }
+  KERNEL_DEVICE void commit(const Target& target) const {
+    commit_winners(call.batch, area_of(target), target.winners);
+  }
+};
 
 // Between two selections: the end of one round, if there was one, and the inputs of the next, if one follows.
 __global__ void __launch_bounds__(kSmallThreads)
@@ -256,10 +243,15 @@ __global__ void __launch_bounds__(kSmallThreads)
   // Read where it is needed: what a thread held in registers of all these pointers would be too much.
   const SmallRounds& call = *kept;
   if (finished > 0) {
-    finish_small_round(call, finished);
+    const SmallPlace place{call, finished};
+    run_second_half(place);
+    block_sync();
+    end_round(call.batch);
+    block_sync();
   }
   if (more) {
-    add_small_inputs(call);
+    const SmallPlace place{call, finished};
+    run_first_half(place);
   }
 }
 
