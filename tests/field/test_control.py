@@ -256,7 +256,7 @@ def same(first, second):
     return first.keys() == second.keys() and all(torch.equal(tensor, second[name]) for name, tensor in first.items())
 
 
-@pytest.mark.parametrize("settings", ({}, {"discrete": True}, {"diffusion": 0.02}), ids=str)
+@pytest.mark.parametrize("settings", ({}, {"discrete": True}, {"diffusion": 0.02}, {"velocities": True}), ids=str)
 def test_what_is_loaded_or_copied_goes_on_bit_by_bit(tmp_path, settings):
     own = brain(**settings)
     run(own, 13)
@@ -296,6 +296,28 @@ def test_a_brain_at_rest_draws_and_learns_nothing_and_never_sticks():
     assert own.process_robot_cycle(SENSORY)[0] != own.process_robot_cycle(SENSORY)[0]
 
 
+@pytest.mark.parametrize("learns", (False, True))
+def test_velocities_are_sensors_like_any_other(learns):
+    """A brain that is told them by NumPy goes the same way, over episodes that end, are cut off and are reset."""
+    own, told = brain(velocities=True).train(learns), brain(sensory_dim=8).train(learns)
+    expected, is_first = np.zeros(4), True
+    for i in range(40):
+        sensory = [math.sin(0.4 * i + j) * (1 + i % 3) for j in range(4)]
+        missed = np.zeros(4) if is_first else np.array(sensory) - expected
+        expected = np.array(sensory) - missed / 2
+        more = [0.5 * (i % 3), i % 11 == 10, i % 7 == 6]
+        motor, state = own.process_robot_cycle(sensory, *more)
+        others, other = told.process_robot_cycle([*sensory, *np.tanh(4 * missed)], *more)
+        assert motor == pytest.approx(others, abs=1e-5) and state["energy"] == pytest.approx(other["energy"], rel=1e-4)
+        is_first = more[1] or more[2]
+        if i == 20:
+            is_first = True
+            own.reset()
+            told.reset()
+    torch.testing.assert_close(own.weights, told.weights, rtol=0, atol=1e-5)
+    assert own.weights.any() == learns and abs(missed).max() > 0.1
+
+
 def test_metrics_are_those_of_the_field():
     own = brain()
     motor, state = run(own, 9)[-1]
@@ -306,8 +328,9 @@ def test_metrics_are_those_of_the_field():
     assert {*METRICS, "cycle", "cycle_time_ms", "device"} == set(state)
 
 
-def test_plain_torch_and_a_step_give_the_same_cycle():
-    own, eager, stepped = brain(), brain(), brain()
+@pytest.mark.parametrize("velocities", (False, True))
+def test_plain_torch_and_a_step_give_the_same_cycle(velocities):
+    own, eager, stepped = (brain(velocities=velocities) for _ in range(3))
     eager.eager = True
     for i in range(12):
         values, reward, ended = [math.sin(i + j) for j in range(4)], 0.25 * (i % 3), 2 * (i % 6 == 5)
@@ -318,16 +341,18 @@ def test_plain_torch_and_a_step_give_the_same_cycle():
     assert same(states(stepped), states(own))
 
 
-def test_a_step_runs_on_meta_compiles_and_is_exported():
+@pytest.mark.parametrize("velocities", (False, True))
+def test_a_step_runs_on_meta_compiles_and_is_exported(velocities):
+    settings = {"velocities": velocities}
     with FakeTensorMode():
-        assert brain().step(torch.zeros(4)).shape == (2 + len(METRICS),)
-    own = brain(device="meta")
+        assert brain(**settings).step(torch.zeros(4)).shape == (2 + len(METRICS),)
+    own = brain(device="meta", **settings)
     assert own.step(torch.zeros(4, device="meta"), torch.zeros(1, device="meta")).shape == (2 + len(METRICS),)
     assert own.copy().to_empty(device="cpu").device.type == "cpu"
-    own, compiled = brain(), brain()
+    own, compiled = brain(**settings), brain(**settings)
     step = torch.compile(compiled.step, fullgraph=True, backend="aot_eager")
     inputs = [(torch.tensor(SENSORY) * i, torch.tensor(0.1 * i), torch.tensor(float(i == 2))) for i in range(5)]
-    exported = torch.export.export(brain(), inputs[0]).module()
+    exported = torch.export.export(brain(**settings), inputs[0]).module()
     for each in inputs:
         expected = own.step(*each)
         assert torch.equal(step(*each), expected) and torch.equal(exported(*each), expected)
@@ -403,6 +428,7 @@ def test_lists_tensors_and_arrays_are_the_same_values():
         ({"spatial": (3, 4)}, ValueError, "spatial must be an int or depth, height and width"),
         ({"discount": 1.5}, ValueError, "discount must be"),
         ({"discrete": 1}, TypeError, "discrete must be a bool"),
+        ({"velocities": 0.5}, TypeError, "velocities must be a bool"),
         ({"dtype": torch.bfloat16}, TypeError, "dtype must be float32, got"),
         ({"threshold": 0.1}, TypeError, r"settings must be arguments of FieldBrain\(learner='actor-critic'\) or"),
         ({"learner": "imprint", "discount": 0.5}, TypeError, "settings must be .*, got discount"),

@@ -480,15 +480,38 @@ def test_a_brain_learns_to_balance_online():
     assert gym.learn(again, 5, seed=7, max_steps=300) == returns[:5]
 
 
+class Still(gymnasium.ObservationWrapper):
+    """CartPole that shows where cart and pole are, not how fast they move."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        low, high = env.observation_space.low[::2], env.observation_space.high[::2]
+        self.observation_space = spaces.Box(low, high, dtype=np.float32)
+
+    def observation(self, observation):
+        return observation[::2]
+
+
+def test_velocities_that_are_hidden_are_sensed():
+    """Without them an episode earns 40, however long the brain learns."""
+    earned = {}
+    for velocities in (False, True):
+        env = Still(gymnasium.make("CartPole-v1"))
+        agent = gym.FieldAgent(gym.brain_for(env, **LEARNS, velocities=velocities), env)
+        earned[velocities] = statistics.fmean(gym.learn(agent, 45, seed=7, max_steps=300)[-15:])
+    assert earned[False] < 60 and earned[True] > 150
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_vector_learns_as_its_environments_one_by_one(mode):
     """Whenever environments are reset; some episodes are cut off, most end by themselves."""
     envs = gymnasium.vector.SyncVectorEnv([functools.partial(gymnasium.make, "CartPole-v1")] * 3, autoreset_mode=mode)
-    agent = gym.VectorFieldAgent(gym.brains_for(envs, **LEARNS), envs)
+    settings = LEARNS | {"velocities": mode is gymnasium.vector.AutoresetMode.NEXT_STEP}
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **settings), envs)
     returns = gym.learn(agent, 4, seed=5, max_steps=25)
     for i, own in enumerate(agent.agents):
         env = gymnasium.make("CartPole-v1")
-        alone = gym.FieldAgent(gym.brain_for(env, **(LEARNS | {"seed": i})), env)
+        alone = gym.FieldAgent(gym.brain_for(env, **(settings | {"seed": i})), env)
         expected = [alone.run_episode(5 + 3 * episode + i, max_steps=25).total for episode in range(4)]
         assert [each[i] for each in returns] == expected
         assert torch.equal(own.brain.weights, alone.brain.weights) and own.brain.weights.any()

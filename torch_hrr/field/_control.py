@@ -30,9 +30,11 @@ _REACH = 0.35
 _TRACE = 0.9
 # Of a motor's noise, from step to step.
 _CORRELATION = 0.5
+# Of the way from where a sensory value was expected to where it is, and of that way as a sensor.
+_FOLLOWED, _SENSED = 0.5, 4.0
 _SETTINGS = (
     *("learner", "sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "discount"),
-    *("critic_rate", "motor_rate", "exploration", "discrete"),
+    *("critic_rate", "motor_rate", "exploration", "discrete", "velocities"),
 )
 
 
@@ -57,6 +59,7 @@ class ControlBrain(FieldBrain):
     _weights: Tensor
     _state: Tensor
     _places: Tensor
+    _expected: Tensor
     _work: _Work | None
 
     @takes(
@@ -71,6 +74,7 @@ class ControlBrain(FieldBrain):
         motor_rate=Real(0, 1),
         exploration=Real(0, LARGEST),
         discrete=Bool(),
+        velocities=Bool(),
         seed=Seed().or_none(),
         dtype=Dtype((torch.float32,)),
         device=Device(),
@@ -91,6 +95,7 @@ class ControlBrain(FieldBrain):
         motor_rate: float = 0.015,
         exploration: float = 0.4,
         discrete: bool = False,
+        velocities: bool = False,
         seed: int | None = None,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | int | None = None,
@@ -110,6 +115,7 @@ class ControlBrain(FieldBrain):
             motor_rate: Of the motors, 0 to 1.
             exploration: Standard deviation of the noise of motors, 0 to 1e6.
             discrete: Whether one of the motors is chosen, not each one's strength.
+            velocities: Whether it also senses how values change, where what they are does not tell.
             seed: Any int, taken modulo 2^64; None draws one from torch's default generator on the CPU.
             dtype: float32.
             device: None means the current one, `runtime.get_device()`.
@@ -124,28 +130,31 @@ class ControlBrain(FieldBrain):
         self.channels = MAPS * (1 + motor_dim) if channels is None else integer(op, "channels", channels, 1 + motor_dim)
         maps = self.channels // (1 + motor_dim)
         check_elements(op, "the field", (*self.spatial, self.channels))
-        needed = 8 * math.prod(self.spatial) * self.channels + 24 * maps * sensory_dim
+        sensors = sensory_dim * (2 if velocities else 1)
+        needed = 8 * math.prod(self.spatial) * self.channels + 24 * maps * sensors
         got = f"{sensory_dim}, {self.spatial} and {self.channels}"
         check_free(op, "sensory_dim, spatial and channels", got, needed)
         self.decay = 1 - _TRACE * discount if decay is None else decay
         self.diffusion, self.discount, self.exploration, self.discrete = diffusion, discount, exploration, discrete
-        self.critic_rate, self.motor_rate = critic_rate, motor_rate
+        self.critic_rate, self.motor_rate, self.velocities = critic_rate, motor_rate, velocities
         self.cycle, self.eager, self._work = 0, False, None
         self.seed = given_or_drawn_seed(op, seed)
 
         def zeros(*sizes: int) -> Tensor:
             return torch.zeros(sizes, dtype=torch.float32, device="cpu")
 
-        state = zeros(plain.HEAD + sensory_dim + 2 * motor_dim)
+        state = zeros(plain.HEAD + sensors + 2 * motor_dim)
         state[plain.PRODUCT] = 1
         buffers = {
             "_field": zeros(*self.spatial, self.channels),
             "_weights": zeros(*self.spatial, self.channels),
             "_state": state,
-            "_places": _places(maps, sensory_dim, self.spatial, seeded_generator(self.seed)),
-            "prediction": zeros(sensory_dim),
+            "_places": _places(maps, sensors, self.spatial, seeded_generator(self.seed)),
+            "prediction": zeros(sensors),
             "key": functional.random_key(self.seed, device="cpu"),
         }
+        if velocities:
+            buffers["_expected"] = zeros(sensory_dim)
         for name, tensor in buffers.items():
             self.register_buffer(name, tensor)
         self.requires_grad_(False)
@@ -198,6 +207,10 @@ class ControlBrain(FieldBrain):
         self, held: Mapping[str, Tensor | None], sensory: Tensor, reward: Tensor, ended: Tensor, out: Tensor
     ) -> None:
         """A step of what is held, by this brain or by several of its settings."""
+        expected, state = held.get("_expected"), held["_state"]
+        if expected is not None and state is not None:
+            begun = state.narrow(-1, plain.BEGUN, 1)
+            sensory = _with_velocities(sensory, expected, begun, ended.unsqueeze(-1) < 0)
         call: Any = plain.control_ if self.eager else _ops._field_control_.default
         call(
             *(held["_field"], held["_weights"], held["_state"], held["prediction"], held["key"], out),
@@ -242,6 +255,8 @@ class ControlBrain(FieldBrain):
         self._state[plain.BEGUN] = 0
         self._state[plain.HEAD :] = 0
         self.prediction.zero_()
+        if self.velocities:
+            self._expected.zero_()
 
     def train(self, mode: bool = True) -> Self:
         """As of every module; at rest `weights` stay bit for bit."""
@@ -314,6 +329,16 @@ class ControlBrain(FieldBrain):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         nn.Module._load_from_state_dict(self, *args, **kwargs)
         self._work = None
+
+
+def _with_velocities(sensory: Tensor, expected: Tensor, begun: Tensor, rests: Tensor) -> Tensor:
+    """``[..., 2 n]``: sensory values s and ``tanh(4 (s - p))``, of p that then moves half the way to s.
+
+    In the first step of an episode, where `begun` is 0, p is s. Of a brain that rests p stays.
+    """
+    missed = (sensory - expected) * begun
+    expected.copy_(torch.where(rests, expected, torch.sub(sensory, missed, alpha=1 - _FOLLOWED)))
+    return torch.cat((sensory, missed.mul_(_SENSED).tanh_()), -1)
 
 
 def _places(maps: int, sensors: int, sizes: tuple[int, int, int], generator: torch.Generator) -> Tensor:

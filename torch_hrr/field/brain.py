@@ -85,6 +85,7 @@ class BrainSettings(TypedDict, total=False):
     motor_rate: float
     exploration: float
     discrete: bool
+    velocities: bool
     noise: float
     boundary: str
     threshold: float
@@ -126,11 +127,13 @@ class FieldBrain(Saveable, DescribedModule):
 
     The cycle after the end of an episode begins with a field of zeros; weights stay. After ``eval()`` nothing is
     learned and drawn: motors are the means, or twice the shares less 1. The settings are `decay` (None: 1 - 0.9
-    discount), `diffusion`, `discount`, `critic_rate`, `motor_rate`, `exploration` and `discrete`; 8 places per edge and
-    8 maps by default. `weights` are w. Cost: near 10 us a cycle, since a step touches the cells of two bumps only;
-    on devices without a kernel of it, compositions in torch. Source: Sutton and Barto, Reinforcement Learning, 2018,
-    chapters 12 and 13; van Seijen et al., True online temporal-difference learning, JMLR 17, 2016, for the imprint;
-    Degris, White and Sutton, Off-policy actor-critic, ICML 2012.
+    discount), `diffusion`, `discount`, `critic_rate`, `motor_rate`, `exploration`, `discrete` and `velocities`, with
+    which the brain senses ``tanh(4 (s - p))`` beside s, where p moves half the way to s in every cycle: for bodies
+    whose velocities are hidden; 8 places per edge and 8 maps by default. `weights` are w. Cost: near 10 us a cycle,
+    since a step touches the cells of two bumps only, and 30 us more with velocities; on devices without a kernel of it,
+    compositions in torch. Source: Sutton and Barto, Reinforcement Learning, 2018, chapters 12 and 13; van Seijen et
+    al., True online temporal-difference learning, JMLR 17, 2016, for the imprint; Degris, White and Sutton, Off-policy
+    actor-critic, ICML 2012.
 
     ``learner="imprint"``, the default here, does not learn control. One cycle, for sensory values s and a reward r for
     what the last motor did:
@@ -155,7 +158,7 @@ class FieldBrain(Saveable, DescribedModule):
 
     Attributes:
         field: ``[D, H, W, C]``, the state.
-        prediction: ``[sensory_dim]``.
+        prediction: ``[sensory_dim]``, twice as many with velocities.
         library: The stored patterns, a `PatternLibrary`.
         cycle: The number of cycles so far.
         pool: The working memory of a cycle.
