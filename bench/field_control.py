@@ -1,11 +1,12 @@
-"""Field brains in control: returns in three gymnasium environments beside the random policy and a read-out alone.
+"""Field brains in control: returns in gymnasium's environments beside other learners, and of brains without learning.
 
-    python bench/field_control.py             the tables of docs/field_control.md, in some ten minutes of three cores
-    python bench/field_control.py --update    writes them there
-    python bench/field_control.py --learned   brains that learn online alone, --searched the other table
+    python bench/field_control.py             the tables of docs/field_control.md, in some forty minutes of two cores
+    python bench/field_control.py --update    writes them there, and the figure
+    python bench/field_control.py --learned   brains that learn online beside other learners; --hidden, --limits and
+                                              --searched the other tables; several at once, too
     python bench/field_control.py --quick     a look in less than a minute
 
-Seeds decide every figure. Settings were chosen on brains and episodes that are not among those of the table.
+Seeds decide every figure. Settings were chosen on brains and episodes that are not among those of the tables.
 """
 
 import argparse
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
+from bench import field_learning  # noqa: E402
 from bench.markdown import row, table, update  # noqa: E402
 from torch_hrr.field import gym  # noqa: E402
 
@@ -50,13 +52,12 @@ class Task:
     generations: int  # of training
     candidates: int  # in each
     spread: float  # of the first one's weights
-    episodes: int  # of a life that learns online
 
 
 TASKS = (
-    Task("Pendulum-v1", 1 / 16, 12, 16, 1.0, 300),
-    Task("CartPole-v1", 1.0, 3, 12, 1.0, 200),
-    Task("MountainCarContinuous-v0", 1.0, 2, 12, 3.0, 100),
+    Task("Pendulum-v1", 1 / 16, 12, 16, 1.0),
+    Task("CartPole-v1", 1.0, 3, 12, 1.0),
+    Task("MountainCarContinuous-v0", 1.0, 2, 12, 3.0),
 )
 
 
@@ -71,9 +72,7 @@ class Size:
     episodes: int  # the most of a life
 
 
-FULL, QUICK = Size(50, 5, 100, 20, 1000), Size(2, 1, 1, 1, 30)
-# The last episodes of a life that are reported, and those without exploration after it.
-LAST, AFTER = 50, 20
+FULL, QUICK = Size(50, 5, 100, 20, 1000), Size(2, 1, 1, 1, 20)
 
 
 @dataclass(frozen=True)
@@ -164,39 +163,15 @@ def rows(task: Task, size: Size) -> list[Row]:
     return found
 
 
-def lives(task: Task, size: Size) -> list[list[str]]:
-    """Cells of brains that learn online, and of some whose field keeps no trace of the steps before the last."""
-    torch.set_num_threads(1)
-    env, cells, episodes = gymnasium.make(task.name), [], min(task.episodes, size.episodes)
-    changes: tuple[tuple[str, Any], ...] = (("learns online", {}), ("learns online, no trace", {"decay": 1.0}))
-    for policy, changed in changes:
-        last, greedy = [], []
-        for seed in range(size.lives):
-            brain = gym.brain_for(env, seed=TRAINED_SEED + seed, prefer_gpu=False, **changed)
-            agent = gym.FieldAgent(brain, env)
-            returns = gym.learn(agent, episodes, seed=(1 + seed) * TRAINING_SEED)
-            last.append(statistics.fmean(returns[-LAST:]))
-            agent.brain.eval()
-            greedy.append(statistics.fmean(agent.run_episode(i).total for i in range(AFTER)))
-        spread = statistics.stdev(last) if len(last) > 1 else math.nan
-        cells.append([
-            task.name, policy, f"{statistics.fmean(last):.1f}", f"{spread:.1f}", f"{min(last):.0f} to {max(last):.0f}",
-            f"{statistics.fmean(greedy):.1f}", f"{len(last)} brains, {episodes}",
-        ])  # fmt: skip
-        print(row(cells[-1]), file=sys.stderr, flush=True)
-    return cells
-
-
-def measured(size: Size, names: Sequence[str]) -> dict[str, str]:
-    """Tables as Markdown."""
+def measured(size: Size, names: Sequence[str], figure: Path | None) -> dict[str, str]:
+    """Tables as Markdown, and the figure of what is learned."""
     made = {}
-    # Processes of their own, started anew: threads of torch do not survive a fork.
-    with ProcessPoolExecutor(len(TASKS), multiprocessing.get_context("spawn")) as pool:
-        if "learned" in names:
-            cells = [each for found in pool.map(lives, TASKS, [size] * len(TASKS)) for each in found]
-            head = f"environment | brain | mean return of the last {LAST} | standard deviation | range | after `eval()`"
-            made["learned"] = table(f"{head} | episodes", cells)
-        if "control" in names:
+    learned = [name for name in names if name != "control"]
+    if learned:
+        made |= field_learning.measured(size.lives, size.episodes, learned, figure)
+    if "control" in names:
+        # Processes of their own, started anew: threads of torch do not survive a fork.
+        with ProcessPoolExecutor(len(TASKS), multiprocessing.get_context("spawn")) as pool:
             found_rows = zip(TASKS, pool.map(rows, TASKS, [size] * len(TASKS)), strict=True)
             cells = [each.cells(task) for task, found in found_rows for each in found]
             made["control"] = table("environment | policy | mean return | standard error | range | episodes", cells)
@@ -206,16 +181,24 @@ def measured(size: Size, names: Sequence[str]) -> dict[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table, or writes it into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="write the table of docs/field_control.md")
+    parser.add_argument("--update", action="store_true", help="write tables and figure of docs/field_control.md")
     parser.add_argument("--quick", action="store_true", help="a look in less than a minute, of two episodes a row")
-    parser.add_argument("--learned", action="store_true", help="brains that learn online alone")
-    parser.add_argument("--searched", action="store_true", help="the other table alone")
+    parser.add_argument("--learned", action="store_true", help="learning online, beside other learners, and the figure")
+    parser.add_argument("--hidden", action="store_true", help="learning online where velocities are hidden")
+    parser.add_argument("--limits", action="store_true", help="what breaks it")
+    parser.add_argument("--searched", action="store_true", help="brains that do not learn control")
     options = parser.parse_args(argv)
     if options.update and options.quick:
         parser.error("--update writes the whole table, not a quick one")
-    chosen = {"learned": options.learned, "control": options.searched}
+    chosen = {
+        "learned": options.learned,
+        "hidden": options.hidden,
+        "limits": options.limits,
+        "control": options.searched,
+    }
     names = [name for name in chosen if chosen[name] or not any(chosen.values())]
-    made = measured(QUICK if options.quick else FULL, names)
+    figure = DOCUMENT.with_suffix(".svg") if options.update else None
+    made = measured(QUICK if options.quick else FULL, names, figure)
     if options.update:
         update(DOCUMENT, made)
     print(*made.values(), sep="\n", end="")
