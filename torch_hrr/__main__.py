@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
         "demo",
-        help="real data through every system: digits, assemblies, sentences, text, a dynamic field, learned filters",
+        help="every system at work: digits, assemblies, sentences, text, a dynamic field, learned filters, a pole",
     )
     demos.add_arguments(demo_parser)
     demo_parser.set_defaults(run=demos.run)

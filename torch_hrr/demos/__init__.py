@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-JOBS = ("digits", "assembly", "sentences", "text", "field", "hierarchy")
+JOBS = ("digits", "assembly", "sentences", "text", "field", "hierarchy", "control")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="digits: cpu, cuda or auto (default: cpu)")
     parser.add_argument("--units", type=int, default=500, help="text: units of the reservoir (default: 500)")
     parser.add_argument("--runs", type=int, default=10, help="field: runs of the dynamic field (default: 10)")
+    parser.add_argument("--episodes", type=int, default=100, help="control: episodes of each brain (default: 100)")
     folder = Path("demo-output")
     parser.add_argument("--output", type=Path, default=folder, help=f"folder of the figures (default: {folder})")
 
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs the jobs asked for, each of which prints its results, and draws the picture."""
     from torch_hrr.demos import figure
 
-    for name in ("dim", "rounds", "units", "runs"):
+    for name in ("dim", "rounds", "units", "runs", "episodes"):
         if getattr(options, name) < 1:
             raise SystemExit(f"demo: --{name} must be at least 1, got {getattr(options, name)}")
     panels = [importlib.import_module(f"{__name__}.{job}").run(options) for job in JOBS if job in options.jobs]
