@@ -50,6 +50,7 @@ def _checked_call(
     noise: float,
     key: Tensor | None,
 ) -> _Call:
+    """The arguments, checked as `field.evolve` does."""
     if key is not None:
         key = strided("evolve", "key", key)
     # Of no plane at all.
