@@ -1,7 +1,6 @@
 // k_winners: the k largest elements of every row.
 #include <ATen/ops/gather.h>
 #include <ATen/ops/scatter.h>
-#include <ATen/ops/zeros.h>
 
 #include "csrc/assembly/execute.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
@@ -78,7 +77,7 @@ struct KWinners : Operator {
   // A row's winners as a linear map: values = inputs[indices], its transpose a scatter.
   struct Formula : LinearFormula {
     variable_list backward(const Saved& saved, const Tensor& grad, const Wanted&) const {
-      return {at::scatter(at::zeros_symint(saved.sizes(0), grad.options()), -1, saved[1], grad)};
+      return {at::scatter(grad.new_zeros_symint(saved.sizes(0)), -1, saved[1], grad)};
     }
     Tensor jvp(const Saved& saved, const variable_list& tangents) const {
       return at::gather(tangents[0], -1, saved[1]);

@@ -1,7 +1,6 @@
 // embed_positions: rows of a table plus the encoding of their positions.
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
-#include <ATen/ops/zeros.h>
 
 #include <cmath>
 
@@ -149,7 +148,7 @@ struct EmbedPositions : Operator {
     Tensor no_rows(const Tensor& tokens, const Tensor& table) const {
       c10::SymDimVector sizes(tokens.sym_sizes().begin(), tokens.sym_sizes().end());
       sizes.push_back(table.sym_size(1));
-      return at::zeros_symint(sizes, table.options());
+      return table.new_zeros_symint(sizes);
     }
     static bool is_zero(const SymInt& count) {
       return count.sym_eq(0).guard_bool(__FILE__, __LINE__);
@@ -167,7 +166,7 @@ struct EmbedPositions : Operator {
       if (wanted[1]) {
         const Tensor all = within(tokens, count).expand_symint(own.sym_sizes().slice(0, own.sym_sizes().size() - 1));
         // torch's derivative of its own operator cannot shape a result without elements.
-        grads[1] = is_zero(own.sym_numel() * count) ? at::zeros_symint(saved.sizes(1), own.options())
+        grads[1] = is_zero(own.sym_numel() * count) ? own.new_zeros_symint(saved.sizes(1))
                                                     : at::embedding_dense_backward_symint(own, all, count, -1, false);
       }
       if (wanted[2]) {

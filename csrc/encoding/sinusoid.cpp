@@ -1,6 +1,5 @@
 // sinusoidal_encoding and sinusoidal_features: sines and cosines of positions, at analytic or held frequencies.
 #include <ATen/ops/cat.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/stack.h>
 
@@ -203,8 +202,8 @@ Tensor features_slope(const Tensor& positions, const Tensor& frequencies, const 
                       at::ScalarType type) {
   // In float64: a quarter of a turn in float would err by 2^-25.
   const Tensor offset = phase.defined() ? phase.to(at::kDouble) + kQuarterTurn
-                                        : at::full_symint({frequencies.sym_size(0)}, kQuarterTurn,
-                                                          frequencies.options().dtype(at::kDouble));
+                                        : frequencies.new_full_symint({frequencies.sym_size(0)}, kQuarterTurn,
+                                                                      frequencies.options().dtype(at::kDouble));
   return call<SinusoidalFeatures>(positions, frequencies, OptionalTensor(offset), name_of(layout), OptionalType(type));
 }
 

@@ -1,7 +1,6 @@
 // Tables of turns, checks, and the choice of device.
 #include "csrc/encoding/waves.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/remainder.h>
@@ -152,7 +151,7 @@ SharedTurns held_turns(const Tensor& frequencies, const Tensor& phases) {
 }
 
 Tensor column_frequencies(const c10::SymInt& dim, const Ladder& ladder, Layout layout, const Tensor& like) {
-  const Tensor column = at::arange(c10::Scalar(dim), like.options().dtype(at::kDouble));
+  const Tensor column = like.new_ones_symint({dim}, like.options().dtype(at::kDouble)).cumsum(0) - 1;
   const Tensor i =
       layout == Layout::kInterleaved ? at::div(column, 2, "floor") : at::remainder(column, c10::Scalar((dim + 1) / 2));
   return at::exp(at::div(i * (-2 * std::log(ladder.base)), c10::Scalar(dim))) * ladder.scale;

@@ -1,7 +1,6 @@
 // spectrum and from_spectrum, bind_spectrum and unbind_spectrum: rows of packed bins.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/ones.h>
 
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/execute.h"
@@ -22,7 +21,7 @@ using kernels::Product;
 // adjoint of P is P^-1 m, for a complex bin stands for two of the D bins; that of P^-1 is m^-1 P.
 Tensor multiplicities(const Tensor& packed) {
   const SymInt dim = packed.sym_size(-1);
-  Tensor counts = at::ones_symint({dim}, packed.options());
+  Tensor counts = packed.new_ones_symint({dim});
   // The last number is a real bin where D is even; where D is 1 it is the first.
   counts.select(0, -1).fill_(at::Scalar(2 - dim % 2));
   counts.select(0, 0).fill_(2);

@@ -1,6 +1,5 @@
 """Operators on tensors divided over a mesh, against the same call on one rank."""
 
-import pytest
 import torch
 from cases import ALL_CASES, SYSTEMS
 from cases.base import as_tuple, build, floating
@@ -12,17 +11,6 @@ from torch_hrr import encoding, field, hrr
 
 # Their sequence, of updates or of places in a text, is divided over no rank.
 WHOLE = ("plastic_scan", "_plastic_scan_backward", "_plastic_scan_tangent", "embed_positions")
-# Operands whose gradients combine rows with a plain tensor that the native library makes, which torch refuses.
-MIXED = {
-    "spectrum": ("a",),
-    "from_spectrum": ("spectrum",),
-    "bind_spectrum": ("spectrum",),
-    "unbind_spectrum": ("spectrum",),
-    "k_winners": ("inputs",),
-    "sinusoidal_encoding": ("positions",),
-    "embed_positions": ("positions",),
-    "rotate": ("positions",),
-}
 
 
 def same(divided, whole):
@@ -72,16 +60,8 @@ def check_operator(case, sample, mesh):
             assert not sent.get_total_counts()
             place = [Shard(len(sizes) + dimension)] * len(results)
             assert [result.placements[0] for result in results] == place
-        # Second derivatives of features do so where no phase is given.
-        if case.takes("gradient") and case.name != "_sinusoidal_features_backward":
-            leaves = case.leaves(arguments)
-            # Frequencies that are given are no tensor that the library makes.
-            made = arguments.get("frequencies") is None
-            mixed = [name for name in leaves if made and name in MIXED.get(case.name, ())]
-            check_gradients(case, arguments, divided, [name for name in leaves if name not in mixed])
-            if mixed:
-                with pytest.raises(RuntimeError, match="got mixed"):
-                    check_gradients(case, arguments, divided, mixed)
+        if case.takes("gradient"):
+            check_gradients(case, arguments, divided, case.leaves(arguments))
     return sum(size > 1 for size in sizes)
 
 
