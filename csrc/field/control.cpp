@@ -151,20 +151,18 @@ struct FieldControl : Operator {
     params.sensory = sensory.const_data_ptr();
     params.reward = reward.const_data_ptr();
     params.ended = ended.const_data_ptr();
+#if defined(TORCH_HRR_WITH_CUDA)
+    if (field.is_cuda()) {
+      return cuda::execute(params, field);
+    }
+#endif
     execute_rows_on_cpu(params, params.rows,
                         kernels::kernel_table<kernels::RowKernel<ControlParams>>(storage_of(field)));
   }
 };
 
-// Without a kernel for CUDA: its definition in plain torch is that (torch_hrr/_fallback.py).
 TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
-  using Key = c10::DispatchKey;
-  using Lane = Lanes<FieldControl>;
-  m.impl(FieldControl::kName, Key::CPU, &Lane::kernel);
-  m.impl(FieldControl::kName, Key::Meta, &Lane::meta);
-  m.impl(FieldControl::kName, Key::Autograd, &Lane::autograd);
-  m.impl(FieldControl::kName, Key::ADInplaceOrView, &Lane::version);
-  lanes::report(FieldControl::kName, "", FieldControl::kOperands);
+  register_operators<FieldControl>(m);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "csrc/contract.h"
 #include "csrc/rows.h"
+#include "kernels/field/control.h"
 #include "kernels/field/evolve.h"
 #include "kernels/field/gradient.h"
 #include "kernels/field/moments.h"
@@ -37,6 +38,7 @@ void execute(const kernels::EvolveParams& params, const kernels::EvolveNumbers& 
              const at::Tensor& out);
 void execute(const kernels::GradientParams& params, const at::Tensor& out);
 void execute(const kernels::MomentsParams& params, const at::Tensor& field);
+void execute(const kernels::ControlParams& params, const at::Tensor& field);
 
 }  // namespace cuda
 }  // namespace torch_hrr::field

@@ -8,13 +8,6 @@ namespace torch_hrr::kernels {
 
 constexpr int kControlThreads = 256;
 
-// Scratch of a robot in global memory, in elements of 8 bytes: its bumps of the last sensors and the new ones, drives,
-// and a copy of a field that diffuses.
-inline int64_t control_workspace(const ControlParams& p) {
-  const int64_t copied = p.diffusion > 0 ? p.places_count() * p.channels : 0;
-  return 2 * p.maps * (1 + 3 * kBumpEdge) + p.motors + copied;
-}
-
 // A code: of each map the bump's first element and its activity along each axis.
 template <typename T>
 struct DeviceCode {

@@ -79,6 +79,13 @@ struct ControlParams {
   }
 };
 
+// Scratch of a robot on a GPU, in its memory, in elements of 8 bytes: its bumps of the last sensors and the new ones,
+// drives, and a copy of a field that diffuses.
+inline int64_t control_workspace(const ControlParams& p) {
+  const int64_t copied = p.diffusion > 0 ? p.places_count() * p.channels : 0;
+  return 2 * p.maps * (1 + 3 * kBumpEdge) + p.motors + copied;
+}
+
 KERNEL_ISA_BEGIN
 
 // A number of at least 0 without its fraction.
@@ -158,7 +165,9 @@ KERNEL_HOST_DEVICE void control_move(const ControlParams& p, const T* drives, in
         block = philox4x32(philox_counter(static_cast<uint64_t>(key[1]) + static_cast<uint64_t>(a / 4), 0), seed);
       }
       if (a % 2 == 0) {
-        normals = normal_pair<float>(block.word[a % 4], block.word[a % 4 + 1]);
+        // By conditions: a register has no index.
+        const bool second = a % 4 != 0;
+        normals = normal_pair<float>(second ? block.word[2] : block.word[0], second ? block.word[3] : block.word[1]);
       }
       noise[a] = static_cast<T>(p.correlation) * noise[a] +
                  fresh * static_cast<T>(a % 2 == 0 ? normals.first : normals.second);

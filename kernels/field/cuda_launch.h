@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/stream.h"
+#include "kernels/field/control.h"
 #include "kernels/field/evolve.h"
 #include "kernels/field/gradient.h"
 #include "kernels/field/moments.h"
@@ -16,6 +17,8 @@ namespace torch_hrr::kernels {
 void launch_evolve(Storage storage, const EvolveParams& params, const EvolveNumbers& numbers, int64_t steps,
                    void* workspace, CudaStream stream);
 void launch_gradient(Storage storage, const GradientParams& params, CudaStream stream);
+// `workspace`: of each robot as many elements as control_workspace says.
+void launch_control(Storage storage, const ControlParams& params, int64_t* workspace, CudaStream stream);
 void launch_moments(Storage storage, const MomentsParams& params, CudaStream stream);
 
 }  // namespace torch_hrr::kernels

@@ -328,6 +328,16 @@ void launch_moments_of_all_types() {
   }
 }
 
+void launch_controls() {
+  ControlParams params;
+  params.rows = 3;
+  params.sizes[0] = params.sizes[1] = params.sizes[2] = 8;
+  params.maps = params.channels = 8;
+  for (const Storage storage : {Storage::kFloat, Storage::kDouble}) {
+    launch_control(storage, params, somewhere<int64_t>(), kStream);
+  }
+}
+
 void launch_layers() {
   // Rows in 4 to 32 registers and in memory, or of coupled units; one sample and several.
   for (const Storage storage : {Storage::kFloat, Storage::kDouble}) {
@@ -363,6 +373,7 @@ void launch_layers() {
 void launch_fields() {
   launch_gradients();
   launch_moments_of_all_types();
+  launch_controls();
   // One step, and several that stay in shared memory.
   for (const int64_t steps : {1, 10}) {
     for (const int64_t channels : {1, 3, 64}) {

@@ -201,8 +201,8 @@ class FieldAgent(Described):
                 NaN, infinite or a million times beyond its bounds; or the reward is not finite. The brain is unchanged.
         """
         ended = _flag("terminated", terminated), _flag("truncated", truncated)
-        sensory, told = self.sense(observation), self._told(reward)
-        motor, self.state = self.brain.process_robot_cycle(sensory, told, *ended)
+        given = (self.sense(observation), self._told(reward), *ended)
+        motor, self.state = self.brain.process_robot_cycle(*given)
         return self.decode(motor)
 
     def _told(self, reward: SupportsFloat) -> float:
