@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "csrc/assembly/connectome.h"
 #include "csrc/assembly/gap_tables.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "csrc/execute.h"
 #include "kernels/assembly/soft_cap.h"
 #include "kernels/assembly/winners.h"
 
@@ -26,10 +27,6 @@ inline kernels::Element element_of(at::ScalarType type) {
   }
 }
 
-// `out` tells the device; neither rows nor k nor n may be 0. On a GPU `sorted` is not looked at.
-void execute(const kernels::WinnersParams& params, const at::Tensor& out);
-void execute(const kernels::SoftCapParams& params, const at::Tensor& out);
-
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {
 // Winners by ascending index.
@@ -38,5 +35,12 @@ void execute(const kernels::SoftCapParams& params, const at::Tensor& out);
 // Winners [..., k] by ascending index, sorted in place by descending value; equal ones keep their order.
 void sort_winners(const at::Tensor& values, const at::Tensor& indices);
 }  // namespace cuda
+
+// `out` tells the device; neither rows nor k nor n may be 0. On a GPU `sorted` is not looked at.
+template <typename Params>
+void execute(const Params& params, const at::Tensor& out) {
+  execute_rows(params, out, kernels::kernel_table<kernels::RowKernel<Params>>(),
+               [](const auto& prepared, const at::Tensor& where) { cuda::execute(prepared, where); });
+}
 
 }  // namespace torch_hrr::assembly

@@ -1,7 +1,7 @@
 // Soft winners of all storage types.
 #include "kernels/assembly/soft_cap.cuh"
 
-#include "kernels/assembly/soft_cap_launch.h"
+#include "kernels/assembly/cuda_launch.h"
 
 namespace torch_hrr::kernels {
 

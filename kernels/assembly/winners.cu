@@ -1,35 +1,9 @@
 // k_winners of all element types.
 #include "kernels/assembly/launch_winners.cuh"
 
-#include <stdexcept>
-
 #include "kernels/assembly/cuda_launch.h"
 
 namespace torch_hrr::kernels {
-namespace {
-
-// use(S{}) with the type of the elements
-template <typename Use>
-auto with_element(Element element, const Use& use) {
-  switch (element) {
-    case Element::kFloat:
-      return use(float{});
-    case Element::kDouble:
-      return use(double{});
-    case Element::kHalf:
-      return use(Half{});
-    case Element::kBFloat16:
-      return use(BFloat16{});
-    case Element::kInt32:
-      return use(int32_t{});
-    case Element::kInt64:
-      return use(int64_t{});
-  }
-  throw std::runtime_error("k_winners: unknown element type");
-}
-
-}  // namespace
-
 int64_t winners_workspace_bytes(const WinnersParams& params) {
   if (params.rows == 0 || params.k == 0) {
     return 0;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/macros.h"
+#include "kernels/numeric.h"
 
 namespace torch_hrr::kernels {
 
@@ -55,6 +56,26 @@ KERNEL_HOST_DEVICE constexpr uint32_t order_key_of_integer(int32_t value) {
 }
 KERNEL_HOST_DEVICE constexpr uint64_t order_key_of_integer(int64_t value) {
   return static_cast<uint64_t>(value) ^ 0x8000000000000000u;
+}
+
+// use(S{}) with the type of the elements.
+template <typename Use>
+auto with_element(Element element, const Use& use) {
+  switch (element) {
+    case Element::kDouble:
+      return use(double{});
+    case Element::kHalf:
+      return use(Half{});
+    case Element::kBFloat16:
+      return use(BFloat16{});
+    case Element::kInt32:
+      return use(int32_t{});
+    case Element::kInt64:
+      return use(int64_t{});
+    case Element::kFloat:
+      break;
+  }
+  return use(float{});
 }
 
 KERNEL_ISA_END

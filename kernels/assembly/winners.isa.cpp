@@ -100,26 +100,6 @@ void winners_of_rows(const WinnersParams& params, int64_t begin, int64_t end, vo
   }
 }
 
-// The element type's own instance of a function template.
-template <typename Call>
-auto with_element(Element element, const Call& call) {
-  switch (element) {
-    case Element::kDouble:
-      return call(double{});
-    case Element::kHalf:
-      return call(Half{});
-    case Element::kBFloat16:
-      return call(BFloat16{});
-    case Element::kInt32:
-      return call(int32_t{});
-    case Element::kInt64:
-      return call(int64_t{});
-    case Element::kFloat:
-      break;
-  }
-  return call(float{});
-}
-
 int64_t winners_scratch(const WinnersParams& params) {
   if (params.k == 1) {
     return 0;

@@ -12,7 +12,6 @@
 
 #include "kernels/assembly/cuda_launch.h"
 #include "kernels/assembly/rounds_launch.h"
-#include "kernels/assembly/soft_cap_launch.h"
 #include "kernels/cuda/philox_fill.h"
 #include "kernels/encoding/cuda_launch.h"
 #include "kernels/field/cuda_launch.h"

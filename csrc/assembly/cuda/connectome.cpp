@@ -1,6 +1,4 @@
 // Gap tables on GPUs and the launches of the connectome on the current CUDA stream.
-#include "csrc/assembly/connectome.h"
-
 #include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

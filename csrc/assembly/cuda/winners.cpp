@@ -1,4 +1,4 @@
-// Launches of k_winners on the current CUDA stream.
+// Launches of k_winners and of the k-cap on the current CUDA stream.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/sort.h>
@@ -11,6 +11,12 @@
 #include "kernels/assembly/cuda_launch.h"
 
 namespace torch_hrr::assembly::cuda {
+
+void execute(const kernels::SoftCapParams& params, const at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(out.device());
+  kernels::launch_soft_cap(params, c10::cuda::getCurrentCUDAStream().stream());
+}
+
 void execute(const kernels::WinnersParams& params, const at::Tensor& inputs) {
   const c10::cuda::CUDAGuard guard(inputs.device());
   const at::Tensor workspace = at::empty({kernels::winners_workspace_bytes(params)}, inputs.options().dtype(at::kByte));
