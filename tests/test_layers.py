@@ -18,7 +18,7 @@ SYSTEMS = {"hrr", "assembly", "field", "encoding", "hierarchy"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 # What a kernel may include besides kernels/: the language, the CUDA toolkit, the header-only part of torch.
 CUDA = re.compile(r"^(cuda|cufft|cooperative_groups|cub/|thrust/|nv/|device_)")
-X86 = {"immintrin.h"}
+PLATFORM = {"immintrin.h", "sys/mman.h"}
 
 
 def sources(folder, suffixes):
@@ -78,7 +78,7 @@ def test_kernels_know_no_framework(path):
     for angled, name in includes(path):
         if angled:
             standard = "/" not in name and "." not in name
-            allowed = standard or name in X86 or CUDA.match(name) or name.startswith("torch/headeronly/")
+            allowed = standard or name in PLATFORM or CUDA.match(name) or name.startswith("torch/headeronly/")
         else:
             allowed = name.startswith("kernels/")
         assert allowed, f"kernels/ may not include {name}"

@@ -312,8 +312,9 @@ class SplitField(DescribedModule):
         planes = torch.empty(0)
         metadata: dict[str, Any] = {}
         try:
+            place = resolve_device(device, op="load")
             planes, metadata = _read_planes(checked_path("load", path), rank, ranks)
-            planes = planes.to(resolve_device(device, op="load"))
+            planes = planes.to(place)
         except Exception as error:
             problem = error
         try:
