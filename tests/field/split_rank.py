@@ -159,6 +159,8 @@ def check_refusals(rank, ranks, group=None):
         TypeError if rank == 0 else RuntimeError, match="metadata" if rank == 0 else "rank 0 has failed"
     ):
         split.save(folder, {"steps": before} if rank == 0 else {})
+    with pytest.raises(TypeError if mine else RuntimeError, match="path" if mine else "rank 1 has failed"):
+        split.save(5 if mine else folder)
     assert field.SplitField.load(folder, group)[1] == held
 
 

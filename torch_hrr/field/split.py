@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -260,9 +261,9 @@ class SplitField(DescribedModule):
             TypeError, ValueError, OSError: As `torch_hrr.io.save`.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
-        folder = checked_path("save", path)
 
         def begin() -> int:
+            folder = checked_path("save", path)
             if self._rank:
                 return 0
             os.makedirs(folder, exist_ok=True)
@@ -270,6 +271,7 @@ class SplitField(DescribedModule):
             return _read_index(index)["round"] + 1 if os.path.exists(index) else 0
 
         number = self._gathered([self._together("save", begin)], self._state.device)[0][0]
+        folder = checked_path("save", path)
         place = {"round": number, "origin": self.origin, "depth": self._counts[self._rank]}
         name = os.path.join(folder, f"{number}-{self._rank}.safetensors")
         self._together("save", lambda: files.save(name, {"planes": self.planes}, place, format=_PIECE, version=1))
@@ -568,8 +570,8 @@ def _read_planes(folder: str, rank: int, ranks: int) -> tuple[Tensor, dict[str, 
         raise ValueError(f"load: ranks must be at most {depth}, the planes of the field, got {ranks}")
     first, end = depth * rank // ranks, depth * (rank + 1) // ranks
     parts = []
-    for number, count in enumerate(counts):
-        origin = sum(counts[:number])
+    for number, (count, beyond) in enumerate(zip(counts, itertools.accumulate(counts), strict=True)):
+        origin = beyond - count
         begin, stop = max(first, origin), min(end, origin + count)
         if begin < stop:
             name = os.path.join(folder, f"{index['round']}-{number}.safetensors")
