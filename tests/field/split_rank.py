@@ -148,6 +148,8 @@ def check_refusals(rank, ranks, group=None):
     given = before[:1] if mine else before
     with pytest.raises(ValueError, match="planes must be" if mine else "arguments of rank 1 are wrong"):
         split.evolved(given, 0.1, 0.1)
+    with pytest.raises(ValueError, match=r"same on all ranks, got .*requires_grad"):
+        split.evolved(before.clone().requires_grad_(mine), 0.1, 0.1)
     assert torch.equal(split.planes, before)
     folder = pathlib.Path(sys.argv[1]).parent / f"kept-{ranks}"
     split.save(folder, {"steps": 3})

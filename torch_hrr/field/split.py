@@ -222,7 +222,9 @@ class SplitField(DescribedModule):
                 )
             return _checked_call(*self._like(), decay, diffusion, steps, boundary, stencil, noise, key)
 
-        call = self._keyed(self._agreed(checked))
+        # Where one rank's planes take no gradient, the backward passes of the others would wait for it.
+        derived = torch.is_grad_enabled() and getattr(planes, "requires_grad", False)
+        call = self._keyed(self._agreed(checked, f"requires_grad={derived}"))
         result: Tensor = _Evolved.apply(planes, self, call)
         return result
 
@@ -441,7 +443,7 @@ class SplitField(DescribedModule):
             arrive()
         return self._state.narrow(_DEPTH, self.halo - 1, self._counts[self._rank] + 2)
 
-    def _agreed(self, check: Callable[[], _Call]) -> _Call:
+    def _agreed(self, check: Callable[[], _Call], *beside: str) -> _Call:
         """The arguments of a call, checked; what is wrong or other on one rank is an error on all: none waits."""
         if self._group is None:
             return check()
@@ -450,7 +452,7 @@ class SplitField(DescribedModule):
         said = 0
         try:
             call = check()
-            text = repr((*call[:-1], None if call.key is None else call.key.tolist()))
+            text = repr((*call[:-1], None if call.key is None else call.key.tolist(), *beside))
             said = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
         except (TypeError, ValueError, RuntimeError) as error:
             problem = error
@@ -555,9 +557,9 @@ def _read_index(path: str) -> dict[str, Any]:
     """What the index of a folder says; anybody can seal one, so that all is checked."""
     _, index = files.load(path, format=_FORMAT)
     number, counts, metadata = (index.get(name) for name in ("round", "counts", "metadata"))
-    known = isinstance(number, int) and isinstance(counts, list) and isinstance(metadata, dict)
-    if not known or not counts or not all(isinstance(count, int) and count > 0 for count in counts):
-        raise files.IntegrityError(f"load: {path} must describe a SplitField, got {index}")
+    known = type(number) is int and number >= 0 and isinstance(counts, list) and isinstance(metadata, dict)
+    if not known or not counts or not all(type(count) is int and count > 0 for count in counts):
+        raise files.IntegrityError(f"load: {path} must describe a SplitField, got {str(index)[:200]}")
     return index
 
 
