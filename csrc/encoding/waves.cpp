@@ -1,6 +1,7 @@
 // Tables of turns, checks, and the choice of device.
 #include "csrc/encoding/waves.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/remainder.h>
