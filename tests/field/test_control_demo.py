@@ -8,6 +8,7 @@ pytest.importorskip("gymnasium")
 
 from torch_hrr import __main__ as command_line
 from torch_hrr.demos import control
+from torch_hrr.demos import field as field_demo
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,10 @@ def test_the_command_prints_the_table_and_draws(result, monkeypatch, capsys, tmp
     assert "then, without exploration" in (tmp_path / "demo.svg").read_text()
 
 
-def test_without_gymnasium_the_demo_says_what_to_install(monkeypatch):
+def test_what_the_job_cannot_do_is_said_before_the_first_job(monkeypatch):
+    monkeypatch.setattr(field_demo, "run", lambda _: pytest.fail("the field job ran"))
+    with pytest.raises(SystemExit, match="demo: --seed must be at least 0 for control, got -5"):
+        command_line.main(["demo", "--jobs", "field", "control", "--seed", "-5"])
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(SystemExit, match="demo: gymnasium must be installed: pip install gymnasium"):
-        control.balance(1, 0)
+        command_line.main(["demo", "--jobs", "field", "control"])

@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
     for name in ("dim", "rounds", "units", "runs", "episodes"):
         if getattr(options, name) < 1:
             raise SystemExit(f"demo: --{name} must be at least 1, got {getattr(options, name)}")
+    if "control" in options.jobs:
+        importlib.import_module(f"{__name__}.control").check(options.seed)
     panels = [importlib.import_module(f"{__name__}.{job}").run(options) for job in JOBS if job in options.jobs]
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "demo.svg").write_text(figure.draw(panels))

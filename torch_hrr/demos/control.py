@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import time
 from dataclasses import dataclass
@@ -31,14 +32,22 @@ class ControlResult:
     seconds: float
 
 
-def balance(episodes: int, seed: int) -> ControlResult:
-    """Brains that learn in so many episodes each, with seeds that count up."""
+def check(seed: int) -> None:
+    """Ends the demo where this job cannot run: before the first job, whose results would be lost."""
+    if seed < 0:
+        raise SystemExit(f"demo: --seed must be at least 0 for control, got {seed}")
     try:
-        import gymnasium
-
-        from torch_hrr.field import gym
+        importlib.import_module("gymnasium")
     except ImportError:
         raise SystemExit("demo: gymnasium must be installed: pip install gymnasium") from None
+
+
+def balance(episodes: int, seed: int) -> ControlResult:
+    """Brains that learn in so many episodes each, with seeds that count up."""
+    import gymnasium
+
+    from torch_hrr.field import gym
+
     env = gymnasium.make(ENVIRONMENT)
     shown = min(SHOWN, episodes)
     first, last = f"episodes 1 to {shown}", f"episodes {episodes - shown + 1} to {episodes}"
