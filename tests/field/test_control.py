@@ -190,6 +190,12 @@ def test_nothing_of_a_robot_that_rests_changes(call):
             assert rests == (robot == 1 and i >= 6)
 
 
+def test_a_step_of_a_brain_that_rests_gives_zeros():
+    own = brain()
+    before = copy.deepcopy(own.state_dict())
+    assert not own.step(torch.ones(4), 1.0, torch.tensor(-1.0)).any() and same(own.state_dict(), before)
+
+
 def test_what_is_no_number_stays_within_memory():
     own = robots()
     for value in (math.nan, math.inf, -math.inf, 1e300):

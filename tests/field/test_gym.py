@@ -573,6 +573,24 @@ def test_brains_of_a_vector_step_in_one_call_and_stay_whole(tmp_path):
     assert all(torch.equal(brain._state, state) for brain, state in zip(brains, before, strict=True))
 
 
+def test_what_brains_hold_apart_from_others_stays_theirs():
+    """Copies of one that has left take no memory of the others along; shared memory and other buffers are kept."""
+    envs = gymnasium.vector.SyncVectorEnv([functools.partial(PaysLast, 3)] * 3)
+    agent = gym.VectorFieldAgent(gym.brains_for(envs, **LEARNS, velocities=True), envs)
+    agent.run_episodes(0)
+    brains = [each.brain for each in agent.agents]
+    brains[1].eval()
+    copies = [copy.deepcopy(brains[1]), pickle.loads(pickle.dumps(brains[1])), copy.copy(brains[1])]
+    for other in (*copies, copy.deepcopy(agent).agents[1].brain):
+        assert all(tensor.untyped_storage().nbytes() == tensor.nbytes for tensor in other.buffers())
+        other.process_robot_cycle([0.1, 0.2])
+    assert len(pickle.dumps(agent)) < 1.5 * sum(brain.nbytes for brain in brains)
+    brains[1].train().register_buffer("own", torch.ones(2))
+    brains[2].share_memory()
+    agent.run_episodes(1)
+    assert brains[1].own.sum() == 2 and brains[2]._field.is_shared() and agent._together is None
+
+
 def ended_brains(mode):
     """The brains of a user's loop of three episodes that end by themselves or are cut off."""
     envs = gymnasium.vector.SyncVectorEnv(

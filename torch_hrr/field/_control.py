@@ -196,7 +196,8 @@ class ControlBrain(FieldBrain):
         else:
             ended = torch.full((), integer(op, "ended", ended, 0, 2), device=self.device)
         reward, ended = reward.reshape(()).to(torch.float32), ended.reshape(()).to(torch.float32)
-        out = torch.empty(self.motor_dim + len(METRICS), dtype=torch.float32, device=self.device)
+        # Zeros, since a number below 0 in `ended`, which cannot be checked, makes the robot rest.
+        out = torch.zeros(self.motor_dim + len(METRICS), dtype=torch.float32, device=self.device)
         self._advance(sensory, reward, ended, out)
         return out
 
@@ -282,8 +283,12 @@ class ControlBrain(FieldBrain):
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the memory of a cycle, whose tensors share it, and no row of a memory of others."""
         state = {**nn.Module.__getstate__(self), "_work": None}
-        if state.pop("_together", None) is not None:
-            state["_buffers"] = {name: tensor.clone() for name, tensor in self._buffers.items() if tensor is not None}
+        state.pop("_together", None)
+        # Of a brain that has left the others, too: a row would take all of their memory along.
+        state["_buffers"] = {
+            name: tensor if tensor is None or tensor.untyped_storage().nbytes() <= tensor.nbytes else tensor.clone()
+            for name, tensor in self._buffers.items()
+        }
         return state
 
     def _settled(self) -> tuple[Tensor, Tensor]:

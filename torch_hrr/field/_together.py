@@ -31,13 +31,14 @@ class Together:
         """Copies what the brains hold, once."""
         count, first = len(brains), brains[0]
         self.brains, self._size = tuple(brains), first.sensory_dim
-        held = {name: [dict(each.named_buffers())[name] for each in brains] for name in first._buffers}
-        self._stacks = {name: torch.stack(tensors) for name, tensors in held.items()}
+        held = [dict(each.named_buffers()) for each in brains]
+        self._stacks = {name: torch.stack([each[name] for each in held]) for name in held[0]}
+        # First, so that none stays with rows that it left, should this be interrupted.
+        for brain in brains:
+            brain.__dict__.update(_work=None, _together=self)
         for name, stack in self._stacks.items():
             for brain, row in zip(brains, stack.unbind(), strict=True):
                 brain._buffers[name] = row
-        for brain in brains:
-            brain.__dict__.update(_work=None, _together=self)
         self._staged = array.array("f", bytes(4 * count * (self._size + 2)))
         self._host = torch.frombuffer(self._staged, dtype=torch.float32)
         device = first.device
@@ -54,8 +55,9 @@ class Together:
         control = [each for each in brains if type(each) is ControlBrain]
         if len(control) < max(2, len(brains)):
             return None
-        kinds = {(each.training, each.eager, each.maps, each.device, *each._summary().values()) for each in control}
-        return cls(control) if len(kinds) == 1 and not control[0].eager else None
+        kinds = {_kind(each) for each in control}
+        apart = control[0].eager or any(_is_shared(each) for each in control)
+        return None if apart or len(kinds) > 1 else cls(control)
 
     def cycle(self, asked: Sequence[Asked | None]) -> list[list[float] | None]:
         """Motors and metrics of a cycle of each, whose arguments were checked; None rests."""
@@ -68,6 +70,17 @@ class Together:
             self._given.copy_(self._host, non_blocking=True)
         self.brains[0]._call(self._stacks, self._sensory, self._reward, self._ended, self._out)
         return [row if each else None for row, each in zip(self._out.tolist(), asked, strict=True)]
+
+
+def _kind(brain: ControlBrain) -> tuple[Any, ...]:
+    """What brains that go together have alike."""
+    shapes = ((name, tensor.shape) for name, tensor in brain.named_buffers())
+    return brain.training, brain.eager, brain.device, *brain._summary().values(), *shapes
+
+
+def _is_shared(brain: ControlBrain) -> bool:
+    """Whether other processes see its memory, which it must keep."""
+    return brain.device.type == "cpu" and any(tensor.is_shared() for tensor in brain.buffers())
 
 
 def cycles(

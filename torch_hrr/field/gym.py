@@ -286,6 +286,10 @@ class VectorFieldAgent(Described):
     gives for ``vectorization_mode="sync"`` and ``"async"``. Without it, ``make_vec("CartPole-v1")`` gives a
     `CartPoleVectorEnv`, whose episodes are others.
 
+    Brains of the same settings that learn control step in one call. Their buffers then become rows of shared memory:
+    ask a brain anew for its `key` or `prediction`, and keep it by its `save`, since `torch.save` of a `state_dict()`
+    stores the rows of all.
+
     Attributes:
         agents: One for each environment.
         envs: The vector.
@@ -319,6 +323,10 @@ class VectorFieldAgent(Described):
 
     def _summary(self) -> dict[str, Any]:
         return {"agents": len(self.agents), "envs": self.envs, "brain": self.agents[0].brain}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the rows, which a copy makes anew of its own brains."""
+        return {**self.__dict__, "_together": None}
 
     def begin(self, seed: int | None = None) -> None:
         """`FieldAgent.begin` of every agent; seeds count up from the given one, like those of the environments.
@@ -545,9 +553,10 @@ class FieldMemory(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordC
 
     The observation is the environment's as sensory values of -1 to 1, as `FieldAgent` makes them, and behind them one
     value for each that is remembered, 0 where nothing is yet. Each has 21 places from -1 to 1, where a value x is a
-    stimulus at x of strength 40 |x|. From 0.15 on it makes a peak, which stays when the value goes back to 0, and from
-    0.4 on one that ends a peak elsewhere. The remembered value is the peak's centre of mass: that of a lasting 1, where
-    the places end, is 0.8. An episode begins with a field at rest.
+    stimulus at x of strength 40 |x|. From 0.15 on it makes a peak, which stays when the value goes back to 0. From 0.6
+    on it ends in one step a peak far from it, and from 0.4 on in five; a weaker one ends none. A peak within 0.6 of a
+    new value moves towards it instead, and a single step can leave it between the two. The remembered value is the
+    peak's centre of mass: that of a lasting 1, where the places end, is 0.8. An episode begins with a field at rest.
 
     The field does not learn; a brain learns what to do with what it holds, for which its trace is no substitute: that
     tells which steps led to a reward, not what was seen. Deterministic. Cost: near 300 us a step.
