@@ -54,6 +54,8 @@ class ControlBrain(FieldBrain):
     """The `FieldBrain` of ``learner="actor-critic"``, whose docstring says what it does."""
 
     learner: ClassVar[str] = "actor-critic"
+    # Pickles from before the option have none.
+    velocities: bool = False
 
     _field: Tensor
     _weights: Tensor
