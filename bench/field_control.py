@@ -29,8 +29,10 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 from bench import field_learning  # noqa: E402
+from bench.field_peers import episode  # noqa: E402
 from bench.markdown import row, table, update  # noqa: E402
 from torch_hrr.field import gym  # noqa: E402
+from torch_hrr.field._spaces import Motors, Sensors  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "field_control.md"
 # Brains that are trained forget fast: what they hold is the last few observations.
@@ -108,18 +110,6 @@ def trained(policy: str, train: Callable[[int], Callable[[int], float]], size: S
     return Row(policy, [each for group in groups for each in group], [statistics.fmean(group) for group in groups])
 
 
-def linear_episode(agent: gym.FieldAgent, weights: Tensor, seed: int) -> float:
-    """The return of motors ``tanh(W s)`` of the sensory values alone."""
-    observation, _ = agent.env.reset(seed=seed)
-    total, ended = 0.0, False
-    while not ended:
-        motor = torch.mv(weights, torch.tensor(agent.sense(observation))).tanh().tolist()
-        observation, reward, terminated, truncated, _ = agent.env.step(agent.decode(motor))
-        total += float(reward)
-        ended = terminated or truncated
-    return total
-
-
 def rows(task: Task, size: Size) -> list[Row]:
     torch.set_num_threads(1)
     env = gymnasium.make(task.name)
@@ -142,12 +132,21 @@ def rows(task: Task, size: Size) -> list[Row]:
         return lambda seed: own.run_episode(seed).total
 
     def readout(i: int) -> Callable[[int], float]:
-        own, first = agent(i), (1 + i) * TRAINING_SEED
-        shape = own.brain.motor_dim, own.brain.sensory_dim
+        first = (1 + i) * TRAINING_SEED
+        sensors, motors = Sensors("readout", env.observation_space), Motors("readout", env.action_space)
+
+        def earned(weights: Tensor, seed: int) -> float:
+            return episode(
+                env, lambda values, *_: torch.mv(weights, torch.tensor(values)).tanh(), sensors, motors, seed
+            )
+
         weights, _ = gym.search(
-            lambda weights, generation: linear_episode(own, weights, first + generation), shape, seed=first, **settings
+            lambda weights, generation: earned(weights, first + generation),
+            (motors.size, sensors.size),
+            seed=first,
+            **settings,
         )
-        return lambda seed: linear_episode(own, weights, seed)
+        return lambda seed: earned(weights, seed)
 
     policies: tuple[tuple[str, Callable[..., Row], Callable[[int], object]], ...] = (
         ("random", plain, lambda seed: gym.random_episode(env, seed)),

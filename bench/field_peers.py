@@ -155,17 +155,17 @@ def searched_life(env: Environment, seed: int, episodes: int, first: int, after:
     sensors, motors = Sensors("search", env.observation_space), Motors("search", env.action_space)
     returns: list[float] = []
 
-    def episode(weights: Array, seed: int) -> float:
-        return _episode(env, lambda values, *_: np.tanh(weights @ values), sensors, motors, seed)
+    def tried(weights: Array, seed: int) -> float:
+        return episode(env, lambda values, *_: np.tanh(weights @ values), sensors, motors, seed)
 
     def earned(weights: Tensor, generation: int) -> float:
-        returns.append(episode(weights.numpy(), first + generation))
+        returns.append(tried(weights.numpy(), first + generation))
         return returns[-1]
 
     generations = max(episodes // CANDIDATES, 1)
     shape = motors.size, sensors.size
     found, _ = gym.search(earned, shape, generations=generations, candidates=CANDIDATES, seed=seed)
-    return returns, [episode(found.numpy(), i) for i in range(after)]
+    return returns, [tried(found.numpy(), i) for i in range(after)]
 
 
 def _life(
@@ -177,14 +177,15 @@ def _life(
 
     def run(seed: int) -> float:
         learner.begin()
-        return _episode(env, learner.act, sensors, motors, seed)
+        return episode(env, learner.act, sensors, motors, seed)
 
     returns = [run(first + i) for i in range(episodes)]
     learner.learns = False
     return returns, [run(i) for i in range(after)]
 
 
-def _episode(env: Environment, act: Callable[..., Array], sensors: Sensors, motors: Motors, seed: int) -> float:
+def episode(env: Environment, act: Callable[..., Any], sensors: Sensors, motors: Motors, seed: int) -> float:
+    """The return of an episode of motors ``act(sensory values, reward, terminated)``, an array or a tensor."""
     observation, _ = env.reset(seed=seed)
     reward, total, terminated, truncated = 0.0, 0.0, False, False
     while True:

@@ -11,7 +11,7 @@ from torch_hrr import field
 
 def test_a_rank_that_is_killed_loses_nothing_that_was_kept(tmp_path):
     folder = tmp_path / "kept"
-    told = ranks.run("lost_rank.py", tmp_path, folder, fails=True)
+    told = ranks.run("distributed/lost_rank.py", tmp_path, folder, fails=True)
     assert sorted(path.name for path in folder.glob("told-*")) == ["told-0", "told-2"], told
     split, key, done = resume(folder)
     assert done == 4 and {path.name for path in folder.glob("*.safetensors")} == {

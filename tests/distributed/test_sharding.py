@@ -20,7 +20,7 @@ print(type(tensors.__loader__).__name__, type(tensors.__spec__.loader).__name__)
 
 def test_two_ranks_compute_what_one_does(tmp_path):
     """Operators on divided tensors; layers under DDP and FSDP2: in one group, since processes cost more than checks."""
-    ranks.run("two_ranks.py", tmp_path)
+    ranks.run("distributed/two_ranks.py", tmp_path)
 
 
 def test_strategies_are_registered_with_the_first_import_of_dtensor():

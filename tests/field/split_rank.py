@@ -1,16 +1,14 @@
 """Ranks of a split field, which compare their planes with the whole: python split_rank.py RENDEZVOUS."""
 
 import copy
-import datetime
-import gc
 import itertools
-import multiprocessing
 import pathlib
 import sys
 
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import main
 
 from torch_hrr import field
 
@@ -174,28 +172,13 @@ def check_all(rank, ranks, group=None):
         check_refusals(rank, ranks, group)
 
 
-def run(rank, rendezvous):
-    torch.set_num_threads(1)
-    # Where one fails, the others do not wait for long.
-    wait = datetime.timedelta(minutes=1)
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=3, timeout=wait)
+def check_ranks(rank):
+    """Of three ranks, and of the last two of them, whose group is no default one."""
     check_all(rank, 3)
     pair = dist.new_group([1, 2])
     if rank:
         check_all(rank - 1, 2, pair)
-    # Together, and with nothing left that holds the group: gloo's threads must not outlive the interpreter.
-    dist.barrier()
-    del pair
-    gc.collect()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    # Forked, which is soon done: nothing has run in threads yet.
-    fork = multiprocessing.get_context("fork")
-    started = [fork.Process(target=run, args=(rank, sys.argv[1]), daemon=True) for rank in range(3)]
-    for process in started:
-        process.start()
-    for process in started:
-        process.join()
-    sys.exit(any(process.exitcode for process in started))
+    main(check_ranks, 3)

@@ -1,17 +1,13 @@
 """Fields split over ranks have the bits of the whole."""
 
 import copy
-import pathlib
-import subprocess
-import sys
 
 import pytest
+import ranks
 import torch
 from split_rank import check_all
 
 from torch_hrr import field
-
-WORKER = pathlib.Path(__file__).with_name("split_rank.py")
 
 
 def test_one_rank_needs_no_group():
@@ -19,10 +15,7 @@ def test_one_rank_needs_no_group():
 
 
 def test_ranks_together_hold_the_whole(tmp_path):
-    """Of three ranks, and of the last two of them, whose group is no default one."""
-    command = [sys.executable, str(WORKER), str(tmp_path / "rendezvous")]
-    done = subprocess.run(command, timeout=100, capture_output=True, text=True)
-    assert not done.returncode, done.stdout + done.stderr
+    ranks.run("field/split_rank.py", tmp_path)
 
 
 def test_planes_that_do_not_fit_are_errors():

@@ -44,9 +44,9 @@ def main(check, ranks):
 
 def run(program, directory, *arguments, fails=False, timeout=200):
     """Of a test: what the ranks wrote. No rank may fail, or one must."""
-    here = pathlib.Path(__file__).parent
-    command = [sys.executable, str(here / program), str(directory / "rendezvous"), *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(here.parent), os.environ.get("PYTHONPATH", "")])}
+    tests = pathlib.Path(__file__).parent
+    command = [sys.executable, str(tests / program), str(directory / "rendezvous"), *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, timeout=timeout, capture_output=True, text=True, env=environment)
     assert bool(done.returncode) == fails, done.stdout + done.stderr
     return done.stdout + done.stderr
