@@ -3,13 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
 #include "kernels/field/launch_control.cuh"
+#include "tests/cuda_on_host/field_control.h"
 #include "tests/cuda_on_host/run_on_cpu.h"
 #include "tests/cuda_on_host/storage_of.h"
 #include "tests/cuda_on_host/tested_types.h"
@@ -21,61 +20,6 @@ using cuda_on_host::HostLauncher;
 using cuda_on_host::poisoned;
 
 template <typename T>
-struct Robots {
-  ControlParams params;
-  std::vector<T> field, weights, state, prediction, out;
-  std::vector<int64_t> key;
-
-  explicit Robots(const ControlParams& p)
-      : params(p),
-        field(static_cast<size_t>(p.rows * p.places_count() * p.channels)),
-        weights(field.size()),
-        state(static_cast<size_t>(p.rows * p.state_size())),
-        prediction(static_cast<size_t>(p.rows * p.sensors)),
-        out(static_cast<size_t>(p.rows * p.out_size())),
-        key(static_cast<size_t>(2 * p.rows)) {
-    for (int64_t row = 0; row < p.rows; ++row) {
-      state[static_cast<size_t>(row * p.state_size() + ControlHead::kProduct)] = 1;
-      key[static_cast<size_t>(2 * row)] = 77 + row;
-    }
-  }
-  ControlParams with(const std::vector<T>& places, const std::vector<T>& sensory, const std::vector<T>& reward,
-                     const std::vector<T>& ended) {
-    ControlParams p = params;
-    p.field = field.data();
-    p.weights = weights.data();
-    p.state = state.data();
-    p.prediction = prediction.data();
-    p.out = out.data();
-    p.key = key.data();
-    p.places = places.data();
-    p.sensory = sensory.data();
-    p.reward = reward.data();
-    p.ended = ended.data();
-    return p;
-  }
-};
-
-ControlParams settings(std::array<int64_t, 3> sizes, int64_t maps, int64_t motors) {
-  ControlParams p;
-  p.rows = 3;
-  std::copy(sizes.begin(), sizes.end(), p.sizes);
-  p.maps = maps;
-  p.motors = motors;
-  p.channels = maps * (1 + motors) + 1;
-  p.sensors = 3;
-  p.measures = true;
-  p.decay = 0.3;
-  p.discount = 0.99;
-  p.critic_rate = 0.2;
-  p.motor_rate = 0.01;
-  p.correlation = 0.5;
-  p.deviation = 0.5;
-  p.learns = true;
-  return p;
-}
-
-template <typename T>
 class ControlTypes : public testing::Test {};
 using NumberTypes = cuda_on_host::TestedTypes<float, double>;
 TYPED_TEST_SUITE(ControlTypes, NumberTypes);
@@ -84,7 +28,9 @@ TYPED_TEST(ControlTypes, AreTheCpusToRounding) {
   using T = TypeParam;
   const double tolerance = sizeof(T) == 4 ? 2e-4 : 1e-11;
   for (int variant = 0; variant < 6; ++variant) {
-    ControlParams p = variant % 3 == 0 ? settings({4, 3, 5}, 3, 2) : settings({2, 1, 4}, 9, 1);
+    ControlParams p = variant % 3 == 0 ? control_settings({4, 3, 5}, 3, 2, 1) : control_settings({2, 1, 4}, 9, 1, 1);
+    p.rows = 3;
+    p.decay = 0.3;
     p.discrete = variant == 3;
     p.diffusion = variant == 1 ? 0.05 : 0;
     p.dense = variant == 1 || variant == 2;
@@ -100,8 +46,8 @@ TYPED_TEST(ControlTypes, AreTheCpusToRounding) {
       return made;
     };
     const std::vector<T> places = drawn(p.rows * p.maps * 3 * (p.sensors + 1));
-    Robots<T> cpu(p);
-    Robots<T> gpu(p);
+    ControlRobots<T> cpu(p);
+    ControlRobots<T> gpu(p);
     for (int i = 0; i < 12; ++i) {
       const std::vector<T> sensory = drawn(p.rows * p.sensors);
       const std::vector<T> reward = drawn(p.rows);

@@ -2,6 +2,7 @@
 #include "kernels/field/control.h"
 
 #include "oracle.h"
+#include "tests/cuda_on_host/field_control.h"
 
 namespace torch_hrr::kernels {
 namespace {
@@ -211,25 +212,6 @@ class Oracle {
   double square_ = 0, count_ = 0;
 };
 
-ControlParams settings(std::array<int64_t, 3> sizes, int64_t maps, int64_t motors, int64_t more = 0) {
-  ControlParams p;
-  p.rows = 1;
-  std::copy(sizes.begin(), sizes.end(), p.sizes);
-  p.maps = maps;
-  p.motors = motors;
-  p.channels = maps * (1 + motors) + more;
-  p.sensors = 3;
-  p.measures = true;
-  p.decay = 0.109;
-  p.discount = 0.99;
-  p.critic_rate = 0.2;
-  p.motor_rate = 0.01;
-  p.correlation = 0.5;
-  p.deviation = 0.5;
-  p.learns = true;
-  return p;
-}
-
 template <typename T>
 void expect_oracle(const ControlParams& p, double tolerance) {
   Problem<T> problem(p, 7);
@@ -285,7 +267,7 @@ TYPED_TEST(FieldControl, IsTheFormulas) {
   for (const auto& sizes : std::vector<std::array<int64_t, 3>>{{8, 8, 8}, {4, 5, 3}, {1, 2, 7}, {1, 1, 1}}) {
     for (const bool dense : {false, true}) {
       for (const bool discrete : {false, true}) {
-        ControlParams p = settings(sizes, 8, 2, 1);
+        ControlParams p = control_settings(sizes, 8, 2, 1);
         p.dense = dense;
         p.discrete = discrete;
         expect_oracle<TypeParam>(p, this->kTolerance);
@@ -297,7 +279,7 @@ TYPED_TEST(FieldControl, IsTheFormulas) {
 // Of less than eight maps, of more, and of many motors; and of a field that diffuses.
 TYPED_TEST(FieldControl, IsTheFormulasForAnyNumberOfMaps) {
   for (const auto& [maps, motors] : {std::pair{1, 1}, std::pair{3, 5}, std::pair{9, 1}, std::pair{17, 2}}) {
-    ControlParams p = settings({4, 3, 5}, maps, motors);
+    ControlParams p = control_settings({4, 3, 5}, maps, motors);
     expect_oracle<TypeParam>(p, this->kTolerance);
     p.diffusion = 0.04;
     p.dense = true;
@@ -307,7 +289,7 @@ TYPED_TEST(FieldControl, IsTheFormulasForAnyNumberOfMaps) {
 
 TYPED_TEST(FieldControl, RobotsAreEachAloneAndMayRest) {
   using T = TypeParam;
-  ControlParams p = settings({4, 5, 3}, 9, 3);
+  ControlParams p = control_settings({4, 5, 3}, 9, 3);
   p.rows = 4;
   Problem<T> together(p, 3);
   Problem<T> apart(p, 3);

@@ -4,6 +4,7 @@
 #include "kernels/field/launch_control.cuh"
 #include "kernels/field/launch_gradient.cuh"
 #include "kernels/field/launch_moments.cuh"
+#include "tests/cuda_on_host/field_control.h"
 #include "tests/cuda_on_host/profile/shapes.h"
 
 namespace torch_hrr::cuda_on_host::profile {
@@ -82,20 +83,10 @@ void profile_moments(std::vector<Profile>& all, const std::string& op, Storage s
 // Robots in the middle of an episode, with metrics.
 template <typename T>
 void profile_control(std::vector<Profile>& all, const std::string& op, Storage storage, int64_t robots, bool dense) {
-  ControlParams params;
-  params.rows = robots;
-  params.sizes[0] = params.sizes[1] = params.sizes[2] = 8;
-  params.maps = 8;
-  params.motors = 2;
-  params.channels = params.maps * (1 + params.motors);
-  params.sensors = 4;
-  params.decay = 0.109;
-  params.discount = 0.99;
-  params.critic_rate = 0.2;
-  params.motor_rate = 0.01;
-  params.correlation = params.deviation = 0.5;
-  params.measures = params.learns = true;
-  params.dense = dense;
+  ControlParams settings = control_settings({8, 8, 8}, 8, 2);
+  settings.rows = robots;
+  settings.sensors = 4;
+  settings.dense = dense;
   const auto drawn = [](int64_t count, unsigned seed) {
     std::vector<T> made;
     for (const float x : normal_elements(count, seed)) {
@@ -103,47 +94,34 @@ void profile_control(std::vector<Profile>& all, const std::string& op, Storage s
     }
     return made;
   };
-  const int64_t size = robots * params.places_count() * params.channels;
-  std::vector<T> field = drawn(size, 1);
-  std::vector<T> weights = drawn(size, 2);
-  std::vector<T> state(static_cast<size_t>(robots * params.state_size()));
-  std::vector<T> places = drawn(robots * params.maps * 3 * (params.sensors + 1), 3);
+  ControlRobots<T> held(settings);
+  held.field = drawn(static_cast<int64_t>(held.field.size()), 1);
+  held.weights = drawn(static_cast<int64_t>(held.weights.size()), 2);
+  held.out = poisoned<T>(held.out.size());
   for (int64_t robot = 0; robot < robots; ++robot) {
-    state[static_cast<size_t>(robot * params.state_size() + ControlHead::kBegun)] = 1;
-    state[static_cast<size_t>(robot * params.state_size() + ControlHead::kProduct)] = 1;
+    held.state[static_cast<size_t>(robot * settings.state_size() + ControlHead::kBegun)] = 1;
   }
-  for (size_t i = static_cast<size_t>(params.sensors); i < places.size();
-       i += static_cast<size_t>(params.sensors) + 1) {
+  std::vector<T> places = drawn(robots * settings.maps * 3 * (settings.sensors + 1), 3);
+  for (size_t i = static_cast<size_t>(settings.sensors); i < places.size();
+       i += static_cast<size_t>(settings.sensors) + 1) {
     places[i] += T(3.5);
   }
-  std::vector<T> prediction(static_cast<size_t>(robots * params.sensors));
-  std::vector<int64_t> key(static_cast<size_t>(2 * robots));
-  const std::vector<T> sensory = drawn(robots * params.sensors, 4);
+  const std::vector<T> sensory = drawn(robots * settings.sensors, 4);
   const std::vector<T> reward(static_cast<size_t>(robots), T(1));
   const std::vector<T> ended(static_cast<size_t>(robots));
-  auto out = poisoned<T>(static_cast<size_t>(robots * params.out_size()));
-  auto workspace = poisoned<int64_t>(static_cast<size_t>(robots * control_workspace(params)));
-  params.field = field.data();
-  params.weights = weights.data();
-  params.state = state.data();
-  params.prediction = prediction.data();
-  params.key = key.data();
-  params.out = out.data();
-  params.places = places.data();
-  params.sensory = sensory.data();
-  params.reward = reward.data();
-  params.ended = ended.data();
+  auto workspace = poisoned<int64_t>(static_cast<size_t>(robots * control_workspace(settings)));
+  const ControlParams params = held.with(places, sensory, reward, ended);
   profile(all, op, shape_of(robots, 8, 8, 8, params.channels),
-          {{"field", field.data(), Role::kResult},
-           {"weights", weights.data(), Role::kResult},
-           {"state", state.data(), Role::kResult},
-           {"prediction", prediction.data(), Role::kResult},
-           {"key", key.data(), Role::kResult},
+          {{"field", held.field.data(), Role::kResult},
+           {"weights", held.weights.data(), Role::kResult},
+           {"state", held.state.data(), Role::kResult},
+           {"prediction", held.prediction.data(), Role::kResult},
+           {"key", held.key.data(), Role::kResult},
            {"places", places.data()},
            {"sensory", sensory.data()},
            {"reward", reward.data()},
            {"ended", ended.data()},
-           {"out", out.data(), Role::kResult},
+           {"out", held.out.data(), Role::kResult},
            {"workspace", workspace.data(), Role::kWorkspace}},
           [&] { launch_control_with(storage, params, workspace.data(), HostLauncher{}); });
 }
