@@ -69,8 +69,8 @@ def report(result: FieldResult) -> str:
         rows.append(f"{f'dynamic field, excitation {name}':<44}{shares}")
     measured = result.performance
     rows.append(
-        f"field brain, 32^3 places x 64 channels on {measured['device']}: {measured['cycle_ms']:.1f} ms a cycle, "
-        f"{measured['hz']:.0f} Hz, {measured['peak_mb']:.0f} MiB; in plain torch {measured['eager_ms']:.0f} ms"
+        f"field brain of the default size on {measured['device']}: {measured['cycle_ms']:.3f} ms a cycle, "
+        f"{measured['hz']:.0f} Hz, {measured['peak_mb']:.1f} MiB; in plain torch {measured['eager_ms']:.1f} ms"
     )
     return "\n".join(rows)
 
