@@ -1,7 +1,8 @@
 """Benchmark entries of fields: steps and gradients beside slices and convolution."""
 
+import importlib.util
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -137,6 +138,44 @@ def control_entry(batch: int) -> Entry:
     )  # fmt: skip
 
 
+@cache
+def agents(environment: str, count: int) -> tuple[Any, tuple[Any, ...]]:
+    """Agents of a vector, and as many single ones with the same brains; at rest, so that each act is the same."""
+    import gymnasium
+
+    from torch_hrr.field import gym
+
+    envs = gymnasium.make_vec(environment, num_envs=count, vectorization_mode="sync")
+    brains, twins = ([brain.eval() for brain in gym.brains_for(envs, seed=0, prefer_gpu=False)] for _ in range(2))
+    for pair in zip(brains, twins, strict=True):
+        drawn = torch.randn(pair[0].weights.shape, generator=torch.Generator().manual_seed(pair[0].seed))
+        for brain in pair:
+            brain.load_state_dict(brain.state_dict() | {"_weights": drawn})
+    env = gymnasium.make(environment)
+    return gym.VectorFieldAgent(brains, envs), tuple(gym.FieldAgent(twin, env) for twin in twins)
+
+
+def act_together(environment: str, observations: Tensor, rewards: Tensor) -> Tensor:
+    group, _ = agents(environment, len(rewards))
+    return torch.from_numpy(group.act(observations.numpy(), rewards.numpy()))
+
+
+def act_one_by_one(environment: str, observations: Tensor, rewards: Tensor) -> Tensor:
+    _, singles = agents(environment, len(rewards))
+    pairs = zip(singles, observations.numpy(), rewards.numpy(), strict=True)
+    return torch.tensor([agent.act(observation, reward) for agent, observation, reward in pairs])
+
+
+def agents_entry(environment: str, observed: int, batch: int) -> Entry:
+    """An act of a brain for each environment of a vector, beside a loop over single agents."""
+    return Entry(
+        "VectorFieldAgent.act", f"{batch} {environment}", batch,
+        lambda batch, generator: (torch.rand(batch, observed, generator=generator) - 0.5, torch.ones(batch)),
+        partial(act_together, environment), (Peer("FieldAgent, one by one", partial(act_one_by_one, environment)),),
+        batch * (8 * 27 * 3 + 512 * 16) * 4, aim=8.0,
+    )  # fmt: skip
+
+
 ENTRIES = (
     *(entry(64, 64, 1, boundary) for boundary in ("replicate", "zeros", "circular")),
     *(entry(32, 64, steps, "replicate") for steps in (1, 10)),
@@ -147,4 +186,9 @@ ENTRIES = (
     ),
     *(moments_entry(size, 64) for size in (32, 64)),
     *(control_entry(batch) for batch in (1, 64)),
+    *(
+        agents_entry(environment, observed, 64)
+        for environment, observed in (("Pendulum-v1", 3), ("CartPole-v1", 4))
+        if importlib.util.find_spec("gymnasium") is not None
+    ),
 )

@@ -517,6 +517,36 @@ def test_a_vector_learns_as_its_environments_one_by_one(mode):
         assert torch.equal(own.brain.weights, alone.brain.weights) and own.brain.weights.any()
 
 
+class Broken(gymnasium.ObservationWrapper):
+    """Shows NaN from its second episode on."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.episodes = 0
+
+    def reset(self, **options):
+        self.episodes += 1
+        return super().reset(**options)
+
+    def observation(self, observation):
+        return observation if self.episodes == 1 else observation * np.nan
+
+
+def test_what_a_brain_that_rests_would_see_does_not_matter():
+    def made(broken):
+        env = gymnasium.make("CartPole-v1", max_episode_steps=40)
+        return Broken(env) if broken else env
+
+    returns = []
+    for broken in (False, True):
+        envs = gymnasium.vector.SyncVectorEnv([functools.partial(made, broken)] * 3)
+        agents = gym.VectorFieldAgent(gym.brains_for(envs, seed=0, prefer_gpu=False), envs)
+        returns.append(gym.learn(agents, 1, seed=2))
+    assert returns[0] == returns[1] and len(set(returns[0][0])) > 1
+    with pytest.raises(ValueError, match="observation must be finite"):
+        agents.act(np.full((3, 4), np.nan, np.float32))
+
+
 def test_brains_of_a_vector_step_in_one_call_and_stay_whole(tmp_path):
     """Each goes on by itself, copied, saved or changed; then those that are left go together again."""
     envs = gymnasium.vector.SyncVectorEnv([functools.partial(gymnasium.make, "Pendulum-v1")] * 3)

@@ -47,12 +47,30 @@ class Sensors:
             raise TypeError(f"act: observation must hold numbers, got {values.dtype}")
         if values.shape != self.space.shape:
             raise ValueError(f"act: observation must have shape {self.space.shape}, got {values.shape}")
-        flat = values.astype(np.float64).ravel()
-        encoded = np.where(self.bounded, (flat - self.middle) / self.half, np.tanh(flat))
-        if not (np.isfinite(flat) & (np.abs(encoded) <= LARGEST)).all():
+        sensory, fits = self._encoded(values.reshape(1, -1))
+        if not fits:
+            flat = values.ravel()
             raise ValueError(f"act: observation must be finite and within {LARGEST:g} times its bounds, got {flat}")
-        sensory: list[float] = encoded.tolist()
-        return sensory
+        return sensory[0]
+
+    def each(self, observations: Any, asked: Sequence[bool]) -> list[list[float]]:
+        """Of each of the observations that are asked for, of an array in one pass; zeros or any number of others."""
+        if isinstance(self.space, spaces.Box) and isinstance(observations, np.ndarray):
+            fits = observations.dtype.kind in "biuf" and observations.shape == (len(asked), *self.space.shape)
+            sensory, fits = self._encoded(observations.reshape(len(asked), -1)) if fits else ([], False)
+            if fits:
+                return sensory
+        return [self(each) if needed else [0.0] * self.size for each, needed in zip(observations, asked, strict=True)]
+
+    def _encoded(self, values: Any) -> tuple[list[list[float]], bool]:
+        """Of each row, and whether all are finite and within their bounds."""
+        flat = values.astype(np.float64)
+        encoded = (flat - self.middle) / self.half
+        if not self.bounded.all():
+            encoded = np.where(self.bounded, encoded, np.tanh(flat))
+        fits = bool((np.isfinite(flat) & (np.abs(encoded) <= LARGEST)).all())
+        sensory: list[list[float]] = encoded.tolist()
+        return sensory, fits
 
 
 class Motors:
@@ -74,21 +92,32 @@ class Motors:
 
     def __call__(self, motor: Sequence[float]) -> Any:
         """The number of the strongest motor, the first of equals; or motors of -1 to 1 between the bounds."""
-        values = np.asarray(motor, np.float64)
+        return self.each([motor])[0]
+
+    def each(self, motors: Sequence[Sequence[float]]) -> list[Any]:
+        """Of each row of motors."""
+        values = np.asarray(motors, np.float64)
         if isinstance(self.space, spaces.Discrete):
-            return int(values.argmax()) + int(self.space.start)
+            start = int(self.space.start)
+            return [chosen + start for chosen in values.argmax(1).tolist()]
         assert isinstance(self.space, spaces.Box)
-        dtype = self.space.dtype
+        shape, dtype = (len(values), *self.space.shape), self.space.dtype
         action = self.low + (values + 1) / 2 * (self.high - self.low)
         if np.issubdtype(dtype, np.integer):
             # As Python's, since the largest ints have no floats.
             bounds = self.space.low.ravel().tolist(), self.space.high.ravel().tolist()
-            whole = [min(max(round(x), low), high) for x, low, high in zip(action.tolist(), *bounds, strict=True)]
-            return np.array(whole, dtype).reshape(self.space.shape)
-        if dtype == np.bool_:
-            return np.asarray(values > 0).reshape(self.space.shape)
-        # Rounding to the space's dtype must not leave the bounds; clip makes a scalar of an array without dimensions.
-        return np.asarray(action.reshape(self.space.shape).astype(dtype).clip(self.space.low, self.space.high))
+            whole = [
+                [min(max(round(x), low), high) for x, low, high in zip(row, *bounds, strict=True)]
+                for row in action.tolist()
+            ]
+            rows = np.array(whole, dtype).reshape(shape)
+        elif dtype == np.bool_:
+            rows = (values > 0).reshape(shape)
+        else:
+            # Rounding to the space's dtype must not leave the bounds.
+            rows = action.reshape(shape).astype(dtype).clip(self.space.low, self.space.high)
+        # A row of no dimensions is a scalar, not an array.
+        return [np.asarray(row) for row in rows]
 
 
 def _bounded(space: spaces.Box) -> Any:

@@ -61,6 +61,8 @@ _PLACES, _STRENGTH, _WIDTH, _STEPS = 21, 40.0, 1.5, 5
 _REMEMBERS: dict[str, Any] = {"excitation": 30.0, "sigma_excitation": 2.0, "global_inhibition": 2.0, "tau": 2.0}
 # Of the process that torch's threads are in.
 _PROCESS = os.getpid()
+# A cycle's state, or what makes it.
+_State = dict[str, Any] | Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,14 +105,14 @@ class _Recorder:
         self.seed, self.frames_every, self.max_steps = seed, frames_every, max_steps
         self.rewards: list[float] = []
         self.actions: list[Any] = []
-        self.states: list[dict[str, Any]] = []
+        self.states: list[_State] = []
         self.frames: list[Tensor] = []
         self.terminated = self.ended = False
 
-    def cycle(self, agent: FieldAgent) -> None:
+    def cycle(self, brain: FieldBrain, state: _State) -> None:
         if self.frames_every and len(self.states) % self.frames_every == 0:
-            self.frames.append(agent.brain.field.to("cpu", copy=True))
-        self.states.append(agent.state)
+            self.frames.append(brain.field.to("cpu", copy=True))
+        self.states.append(state)
 
     def step(self, action: Any, reward: SupportsFloat, terminated: bool, truncated: bool) -> None:
         self.actions.append(action)
@@ -123,8 +125,8 @@ class _Recorder:
         return self.ended and not self.terminated
 
     def episode(self) -> Episode:
-        lists = (self.rewards, self.actions, self.states, self.frames)
-        rewards, actions, states, frames = (tuple(each) for each in lists)
+        states = tuple(state() if callable(state) else state for state in self.states)
+        rewards, actions, frames = (tuple(each) for each in (self.rewards, self.actions, self.frames))
         return Episode(self.seed, rewards, actions, states, frames, self.terminated)
 
 
@@ -206,9 +208,10 @@ class FieldAgent(Described):
         return self.decode(motor)
 
     def _told(self, reward: SupportsFloat) -> float:
-        reward = single(reward)
-        if not isinstance(reward, SupportsFloat):
-            raise TypeError(f"act: reward must be a number, got {type(reward).__name__}")
+        if type(reward) is not float:
+            reward = single(reward)
+            if not isinstance(reward, SupportsFloat):
+                raise TypeError(f"act: reward must be a number, got {type(reward).__name__}")
         if not math.isfinite(reward):
             raise ValueError(f"act: reward must be finite, got {reward}")
         told = self.reward_scale * float(reward)
@@ -249,7 +252,7 @@ class FieldAgent(Described):
         reward: SupportsFloat = 0.0
         while True:
             action = self.act(observation, reward, record.terminated, record.truncated)
-            record.cycle(self)
+            record.cycle(self.brain, self.state)
             if record.ended:
                 return record.episode()
             observation, reward, terminated, truncated, _ = self.env.step(action)
@@ -263,7 +266,7 @@ class _Member(FieldAgent):
         spaces_of_one = envs.single_observation_space, envs.single_action_space
         self._connect("VectorFieldAgent", brain, *spaces_of_one, reward_scale)
 
-    _state: dict[str, Any] | Callable[[], dict[str, Any]]
+    _state: _State
 
     # Made when it is read, of what the last cycle measured.
     @property
@@ -273,7 +276,7 @@ class _Member(FieldAgent):
         return state
 
     @state.setter
-    def state(self, state: dict[str, Any] | Callable[[], dict[str, Any]]) -> None:
+    def state(self, state: _State) -> None:
         self._state = state
 
 
@@ -383,36 +386,35 @@ class VectorFieldAgent(Described):
             "terminated": [False] * count if terminated is None else terminated,
             "truncated": [False] * count if truncated is None else truncated,
         }
-        lists = [listed("act", name, values, "one each") for name, values in each.items()]
-        for name, values in zip(each, lists, strict=True):
+        lists = {name: listed("act", name, _numbers(values), "one each") for name, values in each.items()}
+        for name, values in lists.items():
             if len(values) != count:
                 raise ValueError(f"act: {name} must be {count}, got {len(values)}")
         # All are checked before the first brain goes on.
-        ends: list[Asked | None] = []
-        going: list[Asked | None] = []
-        for agent, observation, reward, start, final, *flags in zip(self.agents, *lists, strict=True):
-            ended = [_flag(name, flag) for name, flag in zip(("terminated", "truncated"), flags, strict=True)]
-            told = agent._told(reward)
-            ends.append((agent.sense(final), told, *ended) if start and finals is not None else None)
-            sensory = agent.sense(observation)
-            going.append((sensory, 0.0, False, False) if start else (sensory, told, *ended))
-        self._cycle(ends)
-        for agent, start in zip(self.agents, lists[2], strict=True):
-            if start:
-                agent.begin()
-        return self._stacked(self._cycle(going))
+        told = [agent._told(reward) for agent, reward in zip(self.agents, lists["rewards"], strict=True)]
+        flags = ([_flag(name, flag) for flag in lists[name]] for name in ("terminated", "truncated"))
+        ended = [_code(*pair) for pair in zip(*flags, strict=True)]
+        begun = [bool(start) for start in lists["starts"]]
+        shown = observations if isinstance(observations, np.ndarray) else lists["observations"]
+        sensory = self.agents[0]._sensors.each(shown, [True] * count)
+        if any(begun):
+            if finals is not None:
+                last = self.agents[0]._sensors.each(lists["finals"], begun)
+                codes = [code if start else -1.0 for code, start in zip(ended, begun, strict=True)]
+                self._cycle(Asked(last, told, codes))
+            for i, agent in enumerate(self.agents):
+                if begun[i]:
+                    agent.begin()
+                    told[i] = ended[i] = 0.0
+        return self._stacked(self._cycle(Asked(sensory, told, ended)))
 
-    def _cycle(self, asked: Sequence[Asked | None]) -> list[Any]:
-        """A cycle of the brains that are asked, in one call where they can be: their actions, None of the others."""
-        if not any(asked):
-            return [None] * len(asked)
-        done, self._together = cycles([agent.brain for agent in self.agents], asked, self._together)
-        actions = []
-        for agent, each in zip(self.agents, done, strict=True):
-            if each is not None:
-                agent.state = each[1]
-            actions.append(None if each is None else agent.decode(each[0]))
-        return actions
+    def _cycle(self, asked: Asked) -> list[Any]:
+        """A cycle of the brains that do not rest, in one call where they can be: an action of each."""
+        motors, states, self._together = cycles([agent.brain for agent in self.agents], asked, self._together)
+        for agent, state in zip(self.agents, states, strict=True):
+            if state is not None:
+                agent.state = state
+        return self.agents[0]._motors.each(motors)
 
     @takes(**_RECORDED)
     def run_episodes(
@@ -426,6 +428,9 @@ class VectorFieldAgent(Described):
         Raises:
             TypeError, ValueError: The seed is not an int, or the vector's metadata has no `AutoresetMode`.
         """
+        return tuple(record.episode() for record in self._run(seed, frames_every, max_steps))
+
+    def _run(self, seed: int | None, frames_every: int, max_steps: int | None) -> list[_Recorder]:
         modes = gymnasium.vector.AutoresetMode
         mode = self.envs.metadata.get("autoreset_mode")
         if not isinstance(mode, modes):
@@ -437,35 +442,34 @@ class VectorFieldAgent(Described):
         rewards: Any = [0.0] * len(self.agents)
         running = [True] * len(self.agents)
         ended = np.zeros(len(self.agents), bool)
-        actions: list[Any] = [agent.decode([0.0] * agent.brain.motor_dim) for agent in self.agents]
+        actions = self.agents[0]._motors.each([[0.0] * self.agents[0].brain.motor_dim] * len(self.agents))
         while True:
-            asked: list[Asked | None] = [
-                (agent.sense(observations[i]), agent._told(rewards[i]), record.terminated, record.truncated)
-                if running[i]
-                else None
-                for i, (agent, record) in enumerate(zip(self.agents, records, strict=True))
-            ]
-            taken = self._cycle(asked)
+            told, codes = [0.0] * len(records), [-1.0] * len(records)
             for i, record in enumerate(records):
                 if running[i]:
+                    told[i] = self.agents[i]._told(rewards[i])
+                    codes[i] = _code(record.terminated, record.truncated)
+            taken = self._cycle(Asked(self.agents[0]._sensors.each(observations, running), told, codes))
+            for i, (agent, record) in enumerate(zip(self.agents, records, strict=True)):
+                if running[i]:
                     actions[i] = taken[i]
-                    record.cycle(self.agents[i])
+                    record.cycle(agent.brain, agent._state)
                     running[i] = not record.ended
             if not any(running):
-                return tuple(record.episode() for record in records)
+                return records
             if mode is modes.DISABLED and ended.any():
                 # It takes no step of environments that have ended, and the others have to go on.
                 self.envs.reset(options={"reset_mask": ended})
             observations, rewards, terminated, truncated, infos = self.envs.step(self._stacked(actions))
-            ended = np.logical_or(terminated, truncated)
-            if mode is modes.SAME_STEP:
+            rewards, ended = _numbers(rewards), np.logical_or(terminated, truncated)
+            if mode is modes.SAME_STEP and ended.any():
                 observations = [infos["final_obs"][i] if end else observations[i] for i, end in enumerate(ended)]
             for i, record in enumerate(records):
                 if running[i]:
                     record.step(actions[i], rewards[i], terminated[i], truncated[i])
 
     def _stacked(self, actions: list[Any]) -> Any:
-        return np.stack(actions).astype(self.envs.action_space.dtype)
+        return np.array(actions, self.envs.action_space.dtype)
 
 
 class FieldObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
@@ -691,8 +695,8 @@ def learn(
             if isinstance(agent, FieldAgent):
                 returns.append(agent.run_episode(seed + i, max_steps=max_steps).total)
             else:
-                together = agent.run_episodes(seed + i * len(brains), max_steps=max_steps)
-                returns.append([episode.total for episode in together])
+                records = agent._run(seed + i * len(brains), 0, max_steps)
+                returns.append([sum(record.rewards) for record in records])
             tick(i + 1, episodes)
     finally:
         for brain, mode in zip(brains, modes, strict=True):
@@ -786,6 +790,16 @@ def _settings_for(
     else:
         own["channels"] = sensory_dim + motor_dim
     return own | settings
+
+
+def _numbers(values: Any) -> Any:
+    """Python's numbers of an array that holds one after another; anything else as it is."""
+    return values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
+
+
+def _code(terminated: bool, truncated: bool) -> float:
+    """How an episode ended, as a brain is told."""
+    return 1.0 if terminated else 2.0 if truncated else 0.0
 
 
 def _flag(name: str, value: Any) -> bool:
