@@ -64,8 +64,9 @@ class SplitField(DescribedModule):
     """A field divided along its depth: every rank holds some consecutive planes, in the order of ranks.
 
     Results are bit-equal to those of the whole field on one device, noise included. `halo` planes go to each
-    neighbouring rank for every `halo` steps, while the planes between are computed: with more, ranks wait for one
-    another less often and compute planes near their borders twice. All methods are collective (properties are not):
+    neighbouring rank for every `halo` steps: with more, ranks wait for one another less often, take the steps in one
+    call where there is no noise, and compute planes near their borders twice. With one, or with noise, the planes
+    between are computed while those of the neighbours travel. All methods are collective (properties are not):
     every rank must call them, with the same arguments. Without a process group there is one rank, which holds the
     whole field. A state holds this rank's planes between those of its neighbours; a copy is in the same group. Where a
     rank is lost, the others get a RuntimeError: at once from gloo, else when the timeout of the group is over.
@@ -347,6 +348,12 @@ class SplitField(DescribedModule):
         for done in range(0, call.steps, halo):
             together = min(halo, call.steps - done)
             arrive = self._send(state, call.boundary, together)
+            if together > 1 and call.noise == 0:
+                if arrive is not None:
+                    arrive()
+                self._steps(state, other, together, call)
+                state, other = other, state
+                continue
             for more in reversed(range(together)):
                 # Planes of the neighbours that later steps of this exchange read: none beyond the whole field.
                 low = more if wraps or self.origin else 0
@@ -368,6 +375,21 @@ class SplitField(DescribedModule):
                 if call.key is not None:
                     functional.advance_key_(call.key, self.numel)
         return state, other
+
+    def _steps(self, state: Tensor, other: Tensor, steps: int, call: _Call) -> None:
+        """Steps of this rank's planes as one call, without noise, whose numbers are those of the whole field.
+
+        It takes as many planes of the neighbours, which the field's border spoils by one plane a step.
+        """
+        first, own = self.halo, self._counts[self._rank]
+        beside = self._ranks > 1 and call.boundary == "circular"
+        low = steps if beside or self.origin else 0
+        high = steps if beside or self.origin + own < self.depth else 0
+        given, out = (each.narrow(_DEPTH, first - low, own + low + high) for each in (state, other))
+        numbers = (call.decay, call.diffusion, steps, call.boundary, call.stencil)
+        _ops.field_evolve.out(given, *numbers, out=out)
+        for _ in range(steps if call.key is not None else 0):
+            functional.advance_key_(call.key, self.numel)
 
     def _step(self, state: Tensor, other: Tensor, begin: int, end: int, call: _Call, beside: bool = False) -> None:
         """A step of the planes from one place of the state to another; `beside` leaves those around as they are."""
