@@ -36,6 +36,8 @@ target_compile_definitions(torch_hrr PRIVATE TORCH_HRR_WITH_CUDA)
 add_executable(cuda_launches tests/cuda_launches/main.cpp tests/cuda_launches/cuda_runtime.cpp
                              $<TARGET_OBJECTS:hrr_cuda_kernels>)
 set_target_properties(cuda_launches PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None)
+# What decides which kernels take a length.
+target_link_libraries(cuda_launches PRIVATE hrr_kernels)
 target_compile_options(cuda_launches PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${TORCH_HRR_WARNINGS}>)
 target_include_directories(cuda_launches PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 target_include_directories(cuda_launches SYSTEM PRIVATE "${TORCH_HEADERONLY_INCLUDE}" ${CUDAToolkit_INCLUDE_DIRS})

@@ -20,8 +20,8 @@ inline at::Tensor with_unit_rows(const at::Tensor& tensor, at::ScalarType dtype)
   return typed.size(-1) <= 1 || typed.stride(-1) == 1 ? typed : typed.contiguous();
 }
 
-inline kernels::Storage storage_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
+inline kernels::Storage storage_of(at::ScalarType type) {
+  switch (type) {
     case at::kDouble:
       return kernels::Storage::kDouble;
     case at::kHalf:
@@ -31,6 +31,9 @@ inline kernels::Storage storage_of(const at::Tensor& tensor) {
     default:
       return kernels::Storage::kFloat;
   }
+}
+inline kernels::Storage storage_of(const at::Tensor& tensor) {
+  return storage_of(tensor.scalar_type());
 }
 
 // Operands of a kernel that runs over rows: their leading dimensions broadcast to `batch`, and a row map locates each

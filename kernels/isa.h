@@ -12,4 +12,9 @@ Isa active_isa();
 
 const char* isa_name(Isa isa);
 
+// Of the widest vectors that its kernels take.
+constexpr int vector_bytes(Isa isa) {
+  return isa == Isa::kAvx512 ? 64 : isa == Isa::kAvx2 ? 32 : 16;
+}
+
 }  // namespace torch_hrr::kernels

@@ -231,6 +231,7 @@ GOOD = {
         "ngrams": (A, 2),
         "normalize": (A,),
         "permute": (A, 1),
+        "plan": ("bind", 64),
         "random": (2, 8),
         "sequence": (A,),
         "spectrum": (A,),

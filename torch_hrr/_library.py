@@ -75,6 +75,16 @@ def build_info() -> dict[str, str]:
     return _told()
 
 
+def row_plan(op: str, dim: int, dtype: str, device_type: str) -> str:
+    """By which kernel rows are computed, in a sentence; the arguments were checked."""
+    function = ctypes.CDLL(str(load())).torch_hrr_row_plan
+    function.restype = ctypes.c_char_p
+    text: str = function(op.encode(), ctypes.c_int64(dim), dtype.encode(), device_type.encode()).decode()
+    if text.startswith("error="):
+        raise RuntimeError(text.removeprefix("error="))
+    return text
+
+
 def has_cuda_kernels() -> bool:
     """Whether the library was built with its CUDA kernels; all operators but `_field_control_` have them, or none.
 

@@ -36,7 +36,8 @@ void run_binding(const Binding& op, const ResultContract<int64_t>& contract, con
   if (params.rows == 0) {
     return;
   }
-  if (needs_library_fft(params.dim, kProductBuffers, a, contract.dtype)) {
+  params.plan = plan_rows(params, a, contract.dtype);
+  if (params.plan.path == kernels::RowPath::kLibrary) {
     const auto items = [&](const Tensor& x) {
       return x.to(contract.dtype).expand(sizes).reshape({params.rows, 1, params.dim});
     };
@@ -79,7 +80,8 @@ void run_backward(const Binding& op, const ResultContract<int64_t>& contract, co
   if (params.rows == 0) {
     return;
   }
-  if (needs_library_fft(params.dim, kProductBuffers, a, contract.dtype)) {
+  params.plan = plan_rows(params, a, contract.dtype);
+  if (params.plan.path == kernels::RowPath::kLibrary) {
     const auto [composed_a, composed_b] = compose_backward(op, grad, a, b, eps);
     // As in the kernels, a normalised row of which any part is not finite gives NaN rows: 0 for the others.
     const auto poison = [](const Tensor& x) { return x.mul(0).sum(-1, /*keepdim=*/true); };

@@ -39,7 +39,8 @@ struct BindSuperpose : Operator {
       return;
     }
     const Tensor factors = in_type(weights, contract.dtype);
-    if (needs_library_fft(params.dim, kSumBuffers, a, contract.dtype)) {
+    params.plan = plan_rows(params, a, contract.dtype);
+    if (params.plan.path == kernels::RowPath::kLibrary) {
       const auto items = [&](const Tensor& x) {
         return x.to(contract.dtype).expand(contract.item_sizes()).reshape({params.rows, params.items, params.dim});
       };

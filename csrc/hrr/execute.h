@@ -10,6 +10,7 @@
 #include "kernels/hrr/chirp_rows.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
+#include "kernels/hrr/row_plan.h"
 #include "kernels/hrr/spectral_map.h"
 #include "kernels/hrr/superposition.h"
 
@@ -17,46 +18,28 @@ namespace torch_hrr::hrr {
 
 #if defined(TORCH_HRR_WITH_CUDA)
 namespace cuda {
-bool fits_mixed_rows(int64_t dim, int buffers, const at::Tensor& tensor, at::ScalarType dtype);
-}
+// The shared memory that a block may have.
+int64_t shared_bytes(c10::Device device);
+bool has_devices();
+}  // namespace cuda
 #endif
 
-// Whether a kernel of the tensor's device transforms rows of dtype and this length in shared memory, of which it holds
-// `buffers` at once. On the CPU, and on devices without kernels, none does.
-inline bool fits_mixed_rows([[maybe_unused]] int64_t dim, [[maybe_unused]] int buffers,
-                            [[maybe_unused]] const at::Tensor& tensor, [[maybe_unused]] at::ScalarType dtype) {
+// How the rows of params, of dtype, are transformed where the tensor lies.
+template <typename Params>
+kernels::RowPlan plan_rows(const Params& params, const at::Tensor& tensor, at::ScalarType dtype) {
+  const kernels::RowFamily family = family_of(params);
+  const kernels::Storage storage = storage_of(dtype);
 #if defined(TORCH_HRR_WITH_CUDA)
   if (tensor.is_cuda()) {
-    return cuda::fits_mixed_rows(dim, buffers, tensor, dtype);
+    return kernels::cuda_row_plan(family, storage, params.dim, cuda::shared_bytes(tensor.device()));
   }
 #endif
-  return false;
+  return kernels::cpu_row_plan(family, storage, params.dim, items_of(params));
 }
 
-// What products of two rows, their gradients, and sums of products hold of rows at once.
-constexpr int kProductBuffers = 2;
-constexpr int kSumBuffers = 3;
-
-// Whether rows of this length are beyond the kernels of the tensor's device.
-inline bool needs_library_fft(int64_t dim, int buffers, const at::Tensor& tensor, at::ScalarType dtype) {
-  const auto algorithm = tensor.is_cpu() ? kernels::cpu_algorithm_for(dim) : kernels::algorithm_for(dim);
-  return algorithm == kernels::Algorithm::kLibrary && !fits_mixed_rows(dim, buffers, tensor, dtype);
-}
-
-// Whether transforms of the tensor's device give the bins of rows of dtype and this length in their own precision, or
-// any kernel does.
-inline bool has_native_spectrum(int64_t dim, const at::Tensor& tensor, at::ScalarType dtype) {
-  return tensor.is_cpu() ? kernels::cpu_has_native_bins(dim)
-                         : kernels::algorithm_for(dim) == kernels::Algorithm::kNative ||
-                               fits_mixed_rows(dim, kProductBuffers, tensor, dtype);
-}
-inline bool has_kernel_spectrum(int64_t dim, const at::Tensor& tensor, at::ScalarType dtype) {
-  return tensor.is_cpu() ? kernels::cpu_has_bins(dim)
-                         : dim <= kernels::kMaxDeviceChirpDim || has_native_spectrum(dim, tensor, dtype);
-}
-// The type in which these kernels take and give rows of dtype: Bluestein's sum on a GPU is double's alone.
-inline at::ScalarType spectrum_row_type(int64_t dim, const at::Tensor& tensor, at::ScalarType dtype) {
-  return tensor.is_cpu() || has_native_spectrum(dim, tensor, dtype) ? dtype : at::kDouble;
+// The type in which kernels take and give rows of dtype: on a GPU, Bluestein's algorithm runs only in double.
+inline at::ScalarType row_type_of(const kernels::RowPlan& plan, const at::Tensor& tensor, at::ScalarType dtype) {
+  return plan.path == kernels::RowPath::kDoubleChirp && tensor.is_cuda() ? at::kDouble : dtype;
 }
 
 // Epsilon of the type in which rows of dtype are computed.
@@ -78,8 +61,7 @@ void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out)
 void execute(const kernels::SpectrumBindParams& params, const at::Tensor& out);
 }  // namespace cuda
 
-// `out` tells dtype and device; params.rows must not be 0. Spectra: rows of has_kernel_spectrum alone, in
-// spectrum_row_type; of has_native_spectrum for products with spectra.
+// `out` tells dtype and device, row_type_of the plan; params.rows must not be 0, and the plan's path not kLibrary.
 template <typename Params>
 void execute(const Params& params, const at::Tensor& out) {
   execute_rows(params, out, kernels::kernel_table<kernels::RowKernel<Params>>(storage_of(out)),

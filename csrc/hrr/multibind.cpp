@@ -95,7 +95,8 @@ struct MultibindBackward : Operator {
     if (out.numel() == 0) {
       return;
     }
-    if (params.items == 1 || !out.is_cpu() || kernels::cpu_algorithm_for(params.dim) == kernels::Algorithm::kLibrary ||
+    params.plan = plan_rows(params, out, contract.dtype);
+    if (params.items == 1 || params.plan.path == kernels::RowPath::kLibrary ||
         params.items > kernels::kMaxMultibindBackwardElements / params.dim) {
       out.copy_(compose(grad, vectors));
       return;
@@ -143,11 +144,12 @@ struct Multibind : Operator {
       out.copy_(row + row.mul(0).sum(-1, /*keepdim=*/true));
       return;
     }
-    if (!has_kernel_spectrum(params.dim, out, contract.dtype)) {
+    params.plan = plan_rows(params, out, contract.dtype);
+    if (params.plan.path == kernels::RowPath::kLibrary) {
       out.copy_(library_multibind(vectors));
       return;
     }
-    const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
+    const at::ScalarType row_type = row_type_of(params.plan, out, contract.dtype);
     const Rows<1> rows(batch, {{{with_unit_rows(vectors, row_type), 2}}});
     params.map = rows.map();
     params.vectors = rows.data(0);

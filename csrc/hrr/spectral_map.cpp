@@ -24,7 +24,8 @@ void run_map(const MapCall& call, const ResultContract<int64_t>& contract, const
   const bool number = is_number(call.exponent);
   const Tensor exponents = call.exponent.defined() && !number ? call.exponent.to(at::kDouble) : Tensor();
   params.exponent = number ? call.exponent.item<double>() : 0;
-  if (!has_kernel_spectrum(params.dim, out, contract.dtype)) {
+  params.plan = plan_rows(params, out, contract.dtype);
+  if (params.plan.path == kernels::RowPath::kLibrary) {
     const auto rows = [&](const Tensor& x) {
       return x.defined() ? x.to(contract.dtype).expand(sizes).reshape({params.rows, params.dim}) : x;
     };
@@ -37,7 +38,7 @@ void run_map(const MapCall& call, const ResultContract<int64_t>& contract, const
     bins.exponents = of_rows.defined() ? of_rows.const_data_ptr<double>() : nullptr;
     return library_spectral_map(rows(call.a), rows(call.v), bins, out.view({params.rows, params.dim}));
   }
-  const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
+  const at::ScalarType row_type = row_type_of(params.plan, out, contract.dtype);
   const Tensor rows_v = call.v.defined() ? with_unit_rows(call.v, row_type) : Tensor();
   const Rows<3> rows(batch, {{{with_unit_rows(call.a, row_type), 1}, {rows_v, 1}, {exponents, 0}}});
   params.map = rows.map();

@@ -56,11 +56,12 @@ struct TransformOperator : Operator {
     if (params.rows == 0) {
       return;
     }
-    if (!has_kernel_spectrum(params.dim, out, contract.dtype)) {
+    params.plan = plan_rows(params, out, contract.dtype);
+    if (params.plan.path == kernels::RowPath::kLibrary) {
       return library_packed_spectrum(x.reshape({params.rows, params.dim}), Op::kInverse,
                                      out.view({params.rows, params.dim}));
     }
-    const at::ScalarType row_type = spectrum_row_type(params.dim, out, contract.dtype);
+    const at::ScalarType row_type = row_type_of(params.plan, out, contract.dtype);
     const Rows<1> rows(batch, {{{with_unit_rows(x, row_type), 1}}});
     params.map = rows.map();
     params.in = rows.data(0);
@@ -122,7 +123,8 @@ struct SpectrumBinding : Operator {
     if (params.rows == 0) {
       return;
     }
-    if (!has_native_spectrum(params.dim, a, contract.dtype)) {
+    params.plan = plan_rows(params, a, contract.dtype);
+    if (params.plan.path == kernels::RowPath::kLibrary) {
       const Tensor wide = in_compute_type(a.to(contract.dtype));
       const Tensor rows = torch_hrr::from_spectrum(in_compute_type(spectrum.to(contract.dtype)));
       out.copy_(Op::kProduct == Product::kConvolution ? torch_hrr::bind(wide, rows) : torch_hrr::unbind(wide, rows));

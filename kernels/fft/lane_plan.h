@@ -27,12 +27,8 @@ struct LanePlan {
   const T* pairs = nullptr;
 };
 
-// Whether rows of `dim` numbers go side by side.
-constexpr bool has_lanes(int64_t dim) {
-  return dim > 0 && dim <= kMaxLaneDim && is_smooth(dim, kMaxPrimeRadix);
-}
-
-// The plan for rows of has_lanes on vectors of `width` lanes. Thread-safe; plans live until the process ends.
+// The plan for rows of up to kMaxLaneDim numbers, without prime factors above kMaxPrimeRadix, on vectors of `width`
+// lanes. Thread-safe; plans live until the process ends.
 template <typename T>
 const LanePlan<T>& lane_plan(int64_t dim, int width);
 

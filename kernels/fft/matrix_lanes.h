@@ -10,28 +10,6 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// Columns go by blocks, which must fit into a matrix.
-constexpr int64_t kMinLaneColumns = 8;
-
-// Whether rows of `dim` numbers, if there are enough of them, go side by side as matrices: where that takes less time
-// than one by one. It does from 97 floats on, up to 660 where bins fill more than 4/5 of the widest vectors, so that
-// rows by themselves leave few lanes empty, and else up to kMaxMatrixLaneDim; of doubles, up to half as many.
-template <typename T>
-bool has_matrix_lanes(int64_t dim) {
-  constexpr int64_t W = kLanes<T>;
-  constexpr int64_t kFloats = static_cast<int64_t>(sizeof(T) / sizeof(float));
-  constexpr int64_t kMinDim = 97;
-  constexpr int64_t kMaxDim = kMaxMatrixLaneDim / kFloats;
-  constexpr int64_t kMaxFilledDim = 660 / kFloats;
-  if (dim < kMinDim || dim > kMaxDim || row_transform(dim) != RowTransform::kMatrix) {
-    return false;
-  }
-  const int64_t rows = matrix_rows(dim, W);
-  const int64_t bins = (rows + 1) / 2;
-  const bool filled = 5 * bins > 4 * ((bins + W - 1) / W * W);
-  return dim >= kMinLaneColumns * rows && (!filled || dim <= kMaxFilledDim);
-}
-
 // spectra <- the bins of the rows
 template <int W, typename T>
 void matrix_lanes_forward(const MatrixPlan<T>& plan, const T* const* rows, Split<T> spectra, Split<T> work);

@@ -16,6 +16,8 @@ namespace torch_hrr::kernels {
 constexpr int64_t kMaxMatrixLanes = 32;
 // Rows up to this length may go side by side, each in a lane (matrix_lanes.h).
 constexpr int64_t kMaxMatrixLaneDim = 2100;
+// Their columns go by blocks, which must fit into a matrix.
+constexpr int64_t kMinLaneColumns = 8;
 
 template <typename T>
 struct MatrixPlan {

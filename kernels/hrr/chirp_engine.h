@@ -7,9 +7,6 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// Shorter rows go in double: the rounding of float would count beside the bins that are taken for empty.
-constexpr int64_t kMinFloatChirp = 32;
-
 // ChirpTransform of this instruction set.
 void chirp_transform(int64_t length, double* re, double* im, double* work);
 

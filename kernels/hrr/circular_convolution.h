@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/fft/row_shape.h"
+#include "kernels/hrr/row_plan.h"
 #include "kernels/hrr/safe_range.h"
 #include "kernels/macros.h"
 #include "kernels/numeric.h"
@@ -21,69 +21,17 @@ enum class Product : int32_t {
   kCorrelation = 1,  // c[n] = sum_m a[(n+m) mod D] b[m]
 };
 
-enum class Algorithm : int32_t {
-  kDirect,   // the O(D^2) sum
-  kNative,   // one transform of the row's own length
-  kPadded,   // zero-padded for the linear convolution, folded on store
-  kLibrary,  // beyond the native transforms: the caller uses a library FFT
-};
-
-constexpr int64_t kMaxDirectDim = 16;
-constexpr int64_t kMaxNativeDim = 8192;
-constexpr int64_t kMaxPaddedDim = 4096;
-
-constexpr bool is_power_of_two(int64_t n) {
-  return n > 0 && (n & (n - 1)) == 0;
-}
-
-// The path depends on D alone, so that a row's bits do not depend on its batch.
-constexpr Algorithm algorithm_for(int64_t dim) {
-  if (dim <= kMaxDirectDim) {
-    return Algorithm::kDirect;
-  }
-  if (is_power_of_two(dim)) {
-    return dim <= kMaxNativeDim ? Algorithm::kNative : Algorithm::kLibrary;
-  }
-  return dim <= kMaxPaddedDim ? Algorithm::kPadded : Algorithm::kLibrary;
-}
-
-// The CPU transforms more lengths itself, and much longer rows, because the bits of its library FFT depend on the
-// number of threads.
-constexpr int64_t kMaxCpuNativeDim = kMaxRowTransform;
-constexpr int64_t kMaxCpuPaddedDim = kMaxRowTransform / 2;
-
-// How a row goes by itself; rows of has_lanes (lane_plan.h) and has_matrix_lanes (matrix_lanes.h) go side by side
-// first.
-Algorithm cpu_algorithm_for(int64_t dim);
-// Rows whose own bins a transform of their length gives, in an engine of single rows.
-bool cpu_has_native_bins(int64_t dim);
-// Rows whose bins some kernel gives, by those transforms or by Bluestein's sum over them.
-bool cpu_has_bins(int64_t dim);
-
-// The real length that a GPU transforms where the algorithm is not kDirect: D itself, or nextpow2(2D - 1) where the
-// linear convolution is folded.
-constexpr int64_t transform_length(int64_t dim, Algorithm algorithm) {
-  if (algorithm != Algorithm::kPadded) {
-    return dim;
-  }
-  int64_t length = 1;
-  while (length < 2 * dim - 1) {
-    length *= 2;
-  }
-  return length;
-}
-constexpr int64_t transform_length(int64_t dim) {
-  return transform_length(dim, algorithm_for(dim));
-}
-
 // out[r] = a[r] (*) b[r], divided by max(norm2, eps) where normalize is set. a and b are rows of unit stride placed by
 // map operands 0 and 1; out is contiguous [rows, dim].
 struct BindParams {
+  static constexpr RowFamily kFamily = RowFamily::kProduct;
+
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;
   int64_t rows = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   Product product = Product::kConvolution;
   bool normalize = false;
@@ -93,6 +41,8 @@ struct BindParams {
 // Gradients of y = a (*) b (normalised if normalize is set) with respect to a and b for an upstream gradient g. Rows of
 // g, a and b are placed by map operands 0, 1 and 2; grad_a and grad_b are contiguous [rows, dim], either may be null.
 struct BindBackwardParams {
+  static constexpr RowFamily kFamily = RowFamily::kGradient;
+
   const void* grad = nullptr;
   const void* a = nullptr;
   const void* b = nullptr;
@@ -100,6 +50,7 @@ struct BindBackwardParams {
   void* grad_b = nullptr;
   int64_t rows = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   Product product = Product::kConvolution;
   bool normalize = false;
@@ -109,6 +60,8 @@ struct BindBackwardParams {
 // out[r] = sum_k w[r,k] (a[r,k] conv b[r,k]), normalised as above. Row maps place the first pair of a record; item
 // strides step through K. Operand 2 places the weights; weights == nullptr means all ones.
 struct BindSuperposeParams {
+  static constexpr RowFamily kFamily = RowFamily::kProductSum;
+
   const void* a = nullptr;
   const void* b = nullptr;
   const void* weights = nullptr;
@@ -116,6 +69,7 @@ struct BindSuperposeParams {
   int64_t rows = 0;
   int64_t items = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   int64_t item_stride_a = 0;
   int64_t item_stride_b = 0;

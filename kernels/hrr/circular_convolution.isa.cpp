@@ -16,7 +16,7 @@ BindSuperposeRow<S> row_of_bind(const BindParams& params, const S* a, const S* b
 
 template <typename S>
 void single_bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const auto a = engine.operand(scratch, used);
     const auto b = engine.operand(scratch, used);
@@ -114,15 +114,16 @@ void bind_lanes(const BindParams& params, int64_t begin, int64_t end, void* scra
 
 template <typename S>
 void bind_rows(const BindParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim)                        ? bind_lanes<S, LaneRows<S>>
-                    : has_matrix_lanes<compute_t<S>>(params.dim) ? bind_lanes<S, MatrixLaneRows<S>>
-                                                                 : single_bind_rows<S>;
+  const RowGroup group = params.plan.group;
+  const auto rows = group == RowGroup::kLanes         ? bind_lanes<S, LaneRows<S>>
+                    : group == RowGroup::kMatrixLanes ? bind_lanes<S, MatrixLaneRows<S>>
+                                                      : single_bind_rows<S>;
   rows(params, begin, end, scratch);
 }
 
 template <typename S>
 int64_t bind_scratch(const BindParams& params) {
-  return product_lanes_bytes<S>(params.dim, 2) + scratch_bytes<S>(params.dim, 3, 0);
+  return group_bytes<S>(params.plan.group, params.dim, 2) + scratch_bytes<S>(params.plan, params.dim, 3, 0);
 }
 
 // Spectra of a side that all rows share are worth keeping while they fit a core's own cache.
@@ -143,14 +144,14 @@ int64_t shared_bytes(const BindSuperposeParams& params) {
   if (!shared || params.items > kMaxSharedBytes / params.dim) {
     return 0;
   }
-  const int64_t bytes = scratch_bytes<S>(params.dim, static_cast<int>(params.items), 0) +
+  const int64_t bytes = scratch_bytes<S>(params.plan, params.dim, static_cast<int>(params.items), 0) +
                         (params.items + 1) * static_cast<int64_t>(sizeof(Split<double>));
   return bytes <= kMaxSharedBytes ? bytes : 0;
 }
 
 template <typename S>
 void single_bind_superpose_rows(const BindSuperposeParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     using Operand = typename Engine::Operand;
     BindSuperposeSide<S, Engine> a{engine.operand(scratch, used)};
@@ -276,7 +277,7 @@ struct LaneSide {
 template <typename S>
 int64_t shared_lanes_bytes(const BindSuperposeParams& params) {
   const bool shared = is_shared(params, 0) || is_shared(params, 1);
-  if (!shared || !has_lanes(params.dim) || params.items > kMaxSharedBytes / params.dim) {
+  if (!shared || params.plan.group != RowGroup::kLanes || params.items > kMaxSharedBytes / params.dim) {
     return 0;
   }
   const int64_t steps = LaneSteps<S>(params).count();
@@ -331,14 +332,14 @@ void bind_superpose_lanes(const BindSuperposeParams& params, int64_t begin, int6
 
 template <typename S>
 void bind_superpose_rows(const BindSuperposeParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim) ? bind_superpose_lanes<S> : single_bind_superpose_rows<S>;
+  const auto rows = params.plan.group == RowGroup::kLanes ? bind_superpose_lanes<S> : single_bind_superpose_rows<S>;
   rows(params, begin, end, scratch);
 }
 
 template <typename S>
 int64_t bind_superpose_scratch(const BindSuperposeParams& params) {
-  return LaneRows<S>::scratch_bytes(params.dim, 4) + shared_lanes_bytes<S>(params) +
-         scratch_bytes<S>(params.dim, 3, 0) + shared_bytes<S>(params);
+  return group_bytes<S>(params.plan.group, params.dim, 4) + shared_lanes_bytes<S>(params) +
+         scratch_bytes<S>(params.plan, params.dim, 3, 0) + shared_bytes<S>(params);
 }
 
 template <typename S>

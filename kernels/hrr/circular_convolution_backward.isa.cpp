@@ -343,7 +343,7 @@ void scaled_backward(const Engine& engine, BackwardRow<S> row, const BackwardBuf
 
 template <typename S>
 void single_backward_rows(const BindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     using Engine = std::remove_cvref_t<decltype(engine)>;
     const BackwardBuffers<S, Engine> buffers(engine, scratch, used);
     for (int64_t r = begin; r < end; ++r) {
@@ -460,13 +460,13 @@ void backward_lanes(const BindBackwardParams& params, int64_t begin, int64_t end
 
 template <typename S>
 void backward_rows(const BindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim) ? backward_lanes<S> : single_backward_rows<S>;
+  const auto rows = params.plan.group == RowGroup::kLanes ? backward_lanes<S> : single_backward_rows<S>;
   rows(params, begin, end, scratch);
 }
 
 template <typename S>
 int64_t backward_scratch(const BindBackwardParams& params) {
-  return LaneRows<S>::scratch_bytes(params.dim, 3) + scratch_bytes<S>(params.dim, 4, 2);
+  return lane_bytes<S>(params.plan.group, params.dim, 3) + scratch_bytes<S>(params.plan, params.dim, 4, 2);
 }
 
 template <typename S>

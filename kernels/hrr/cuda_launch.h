@@ -33,7 +33,7 @@ inline void fill_twiddle_table(Storage storage, void* host_memory) {
   }
 }
 
-// Rows whose algorithm_for(dim) is not kLibrary.
+// Rows of kDirect, kHalf and kPadded.
 void launch_bind(Storage storage, const BindParams& params, const void* twiddles, CudaStream stream);
 void launch_bind_backward(Storage storage, const BindBackwardParams& params, const void* twiddles, CudaStream stream);
 void launch_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* twiddles, CudaStream stream);
@@ -51,14 +51,8 @@ inline void fill_mixed_table(Storage storage, int64_t dim, void* host_memory) {
     fill_mixed_table<float>(mixed_plan(dim), host_memory);
   }
 }
-// Whether the current device has the shared memory for `buffers` rows of this length, and they are of the lengths that
-// are transformed: 3 for sums of products, 2 for the others.
-bool fits_mixed_rows(Storage storage, int64_t dim, int buffers);
-// Whether products of rows that could be padded to a power of two are transformed at their own length: where that is
-// counted to ask for less. Of short rows a block that pads takes several; odd rows have D points, not D/2.
-constexpr bool prefers_mixed_rows(int64_t dim) {
-  return algorithm_for(dim) == Algorithm::kPadded && dim >= 192 && dim % 2 == 0 && 2 * transform_length(dim) >= 5 * dim;
-}
+// The shared memory that a block of the current device may have.
+int64_t device_shared_bytes();
 void launch_mixed_bind(Storage storage, const BindParams& params, const void* table, CudaStream stream);
 void launch_mixed_bind_backward(Storage storage, const BindBackwardParams& params, const void* table,
                                 CudaStream stream);
@@ -70,14 +64,14 @@ void launch_mixed_packed(Storage storage, const PackedSpectrumParams& params, co
 void launch_mixed_bind_spectrum(Storage storage, const SpectrumBindParams& params, const void* table,
                                 CudaStream stream);
 
-// Rows whose length is a power of two from 32 to 8192 alone.
+// Rows of kHalf.
 void launch_spectral_map(Storage storage, const SpectralMapParams& params, const void* twiddles, CudaStream stream);
 void launch_multibind(Storage storage, const MultibindParams& params, const void* twiddles, CudaStream stream);
 void launch_packed_spectrum(Storage storage, const PackedSpectrumParams& params, const void* twiddles,
                             CudaStream stream);
 void launch_bind_spectrum(Storage storage, const SpectrumBindParams& params, const void* twiddles, CudaStream stream);
 
-// Rows of 1 to kMaxDeviceChirpDim elements, in double; twiddles are those of Storage::kDouble.
+// Rows of kDoubleChirp; twiddles are those of Storage::kDouble.
 void launch_chirp_map(const ChirpMapParams& params, const void* twiddles, CudaStream stream);
 void launch_chirp_multibind(const ChirpMultibindParams& params, const void* twiddles, CudaStream stream);
 void launch_chirp_packed(const ChirpPackedParams& params, const void* twiddles, CudaStream stream);

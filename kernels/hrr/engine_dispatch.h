@@ -27,10 +27,10 @@ void with_spectral_engine(int64_t length, int64_t dim, void* scratch, const Body
   });
 }
 
-// The same with the transforms of a row's own length, for rows of cpu_has_native_bins.
+// The same with the transforms of a row's own length, kHalf or kMatrix.
 template <typename S, typename Body>
-void with_native_engine(int64_t dim, void* scratch, const Body& body) {
-  if (row_transform(dim) == RowTransform::kPairs) {
+void with_native_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& body) {
+  if (row.path == RowPath::kHalf) {
     return with_spectral_engine<S, false>(dim, dim, scratch, body);
   }
   int64_t used = 0;
@@ -38,20 +38,19 @@ void with_native_engine(int64_t dim, void* scratch, const Body& body) {
   body(engine, used);
 }
 template <typename S>
-int64_t native_scratch_bytes(int64_t dim, int operands) {
-  return row_transform(dim) == RowTransform::kPairs ? SpectralEngine<S, 4, false>::scratch_bytes(dim / 2, operands)
-                                                    : MatrixEngine<S>::scratch_bytes(matrix_plan_for<S>(dim), operands);
+int64_t native_scratch_bytes(const RowPlan& row, int64_t dim, int operands) {
+  return row.path == RowPath::kHalf ? SpectralEngine<S, 4, false>::scratch_bytes(dim / 2, operands)
+                                    : MatrixEngine<S>::scratch_bytes(matrix_plan_for<S>(dim), operands);
 }
 
 // The same with the engine that multiplies rows of `dim` elements.
 template <typename S, typename Body>
-void with_engine(int64_t dim, void* scratch, const Body& body) {
-  const Algorithm algorithm = cpu_algorithm_for(dim);
-  if (algorithm == Algorithm::kNative) {
-    return with_native_engine<S>(dim, scratch, body);
+void with_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& body) {
+  if (row.path == RowPath::kPadded) {
+    return with_spectral_engine<S, true>(row.length, dim, scratch, body);
   }
-  if (algorithm == Algorithm::kPadded) {
-    return with_spectral_engine<S, true>(padded_row_length(dim), dim, scratch, body);
+  if (row.path != RowPath::kDirect) {
+    return with_native_engine<S>(row, dim, scratch, body);
   }
   int64_t used = 0;
   const DirectEngine<S> engine(dim, scratch, used);
@@ -60,15 +59,15 @@ void with_engine(int64_t dim, void* scratch, const Body& body) {
 
 // Bytes for an engine with `operands` arrays and `rows` further rows of the compute type.
 template <typename S>
-int64_t scratch_bytes(int64_t dim, int operands, int rows) {
+int64_t scratch_bytes(const RowPlan& row, int64_t dim, int operands, int rows) {
   const int64_t extra = rows * (dim * static_cast<int64_t>(sizeof(compute_t<S>)) + 64);
-  switch (cpu_algorithm_for(dim)) {
-    case Algorithm::kDirect:
+  switch (row.path) {
+    case RowPath::kDirect:
       return DirectEngine<S>::scratch_bytes(dim, operands) + extra;
-    case Algorithm::kNative:
-      return native_scratch_bytes<S>(dim, operands) + extra;
+    case RowPath::kPadded:
+      return SpectralEngine<S, 4, true>::scratch_bytes(row.length / 2, operands) + extra;
     default:
-      return SpectralEngine<S, 4, true>::scratch_bytes(padded_row_length(dim) / 2, operands) + extra;
+      return native_scratch_bytes<S>(row, dim, operands) + extra;
   }
 }
 

@@ -100,9 +100,6 @@ struct LaneRows {
     return 2 * (plan.size + W) * static_cast<int64_t>(sizeof(T)) + 64;
   }
   static int64_t scratch_bytes(int64_t dim, int operands) {
-    if (!has_lanes(dim)) {
-      return 0;
-    }
     const LanePlan<T>& plan = lane_plan<T>(dim, W);
     const int64_t bytes = W * dim * static_cast<int64_t>(sizeof(T)) + 64 + (operands + 1) * vectors_bytes(plan);
     return (bytes + 63) / 64 * 64;
@@ -406,6 +403,12 @@ struct LaneRows {
   // How many rows make a group worthwhile.
   static constexpr int64_t kMinRows = 1;
 };
+
+// Bytes for `operands` spectra of rows in lanes, if they go so.
+template <typename S>
+int64_t lane_bytes(RowGroup group, int64_t dim, int operands) {
+  return group == RowGroup::kLanes ? LaneRows<S>::scratch_bytes(dim, operands) : 0;
+}
 
 // Where scratch behind that of `operands` spectra begins: for the kernel of single rows, which takes what lanes leave.
 template <typename Lanes>

@@ -17,13 +17,13 @@ void launch_short_or_transform(const char* name, const Params& params, const Twi
   if (params.rows == 0 || params.dim == 0) {
     return;
   }
-  if (algorithm_for(params.dim) == Algorithm::kDirect) {
+  if (params.plan.path == RowPath::kDirect) {
     threads = threads == 0 ? kDirectThreads : threads;
     launch_kernel(name, direct, grid_for(params.rows, direct_rows_per_block(params.dim, threads)),
                   dim3(static_cast<unsigned>(threads)), std::size_t{0}, params, args...);
     return;
   }
-  with_device_fft(Lengths{}, name, params.dim, [&](auto log2) {
+  with_device_fft(Lengths{}, name, params.plan, params.dim, [&](auto log2) {
     launch_transform<decltype(log2)::value>(name, params.rows, twiddles, kernel(log2), launch_kernel, threads, params,
                                             args...);
   });
@@ -57,6 +57,7 @@ inline BindSuperposeParams sum_of_one(const BindParams& params) {
   record.rows = params.rows;
   record.items = 1;
   record.dim = params.dim;
+  record.plan = params.plan;
   record.map = params.map;
   record.normalize = params.normalize;
   record.eps = params.eps;

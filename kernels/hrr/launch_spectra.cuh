@@ -15,7 +15,7 @@ void launch_spectra(const char* name, Storage storage, const Params& params, con
   if (params.rows == 0) {
     return;
   }
-  with_device_spectrum(Lengths{}, name, params.dim, [&](auto log2) {
+  with_device_spectrum(Lengths{}, name, params.plan, params.dim, [&](auto log2) {
     launch_transform<decltype(log2)::value>(name, params.rows, twiddles, kernel(log2), launch_kernel, threads, params,
                                             storage);
   });

@@ -20,11 +20,12 @@ using AllLengths = Lengths<kMinDeviceFftLog2, kMaxDeviceFftLog2>;
 
 // launch_log2(integral_constant<log2 M>) for the transform of rows of `dim` elements.
 template <int kFirst, int kLast, typename Launch>
-void with_device_fft(Lengths<kFirst, kLast>, const char* name, int64_t dim, const Launch& launch_log2) {
-  if (transform_length(dim) == int64_t{2} << kFirst && algorithm_for(dim) != Algorithm::kLibrary) {
+void with_device_fft(Lengths<kFirst, kLast>, const char* name, const RowPlan& row, int64_t dim,
+                     const Launch& launch_log2) {
+  if (row.length == int64_t{2} << kFirst && (row.path == RowPath::kHalf || row.path == RowPath::kPadded)) {
     launch_log2(std::integral_constant<int, kFirst>{});
   } else if constexpr (kFirst < kLast) {
-    with_device_fft(Lengths<kFirst + 1, kLast>{}, name, dim, launch_log2);
+    with_device_fft(Lengths<kFirst + 1, kLast>{}, name, row, dim, launch_log2);
   } else {
     throw std::runtime_error(std::string(name) + ": dim must be at most 4096, or a power of two up to 8192, got " +
                              std::to_string(dim));
@@ -33,12 +34,13 @@ void with_device_fft(Lengths<kFirst, kLast>, const char* name, int64_t dim, cons
 
 // The same for rows whose bins half-length transforms give.
 template <typename Lengths, typename Launch>
-void with_device_spectrum(Lengths lengths, const char* name, int64_t dim, const Launch& launch_log2) {
-  if (algorithm_for(dim) != Algorithm::kNative) {
+void with_device_spectrum(Lengths lengths, const char* name, const RowPlan& row, int64_t dim,
+                          const Launch& launch_log2) {
+  if (row.path != RowPath::kHalf) {
     throw std::runtime_error(std::string(name) + ": dim must be a power of two from 32 to 8192, got " +
                              std::to_string(dim));
   }
-  with_device_fft(lengths, name, dim, launch_log2);
+  with_device_fft(lengths, name, row, dim, launch_log2);
 }
 
 // Starts the kernel of one length, whose last argument is the twiddle table; threads = 0 takes kBlockThreads.

@@ -26,9 +26,6 @@ struct MatrixLaneRows {
     return plan.columns * plan.bins * W;
   }
   static int64_t scratch_bytes(int64_t dim, int operands) {
-    if (!has_matrix_lanes<T>(dim)) {
-      return 0;
-    }
     const int64_t numbers = W * dim + (operands + 1) * 2 * part(matrix_plan_for<S>(dim));
     return (numbers * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64 + 64 * (operands + 2);
   }
@@ -108,10 +105,11 @@ struct MatrixLaneRows {
   }
 };
 
-// Bytes for `operands` spectra of the rows of products: short rows have lanes of their own (lane_plan.h).
+// Bytes for `operands` spectra of rows side by side.
 template <typename S>
-int64_t product_lanes_bytes(int64_t dim, int operands) {
-  return has_lanes(dim) ? LaneRows<S>::scratch_bytes(dim, operands) : MatrixLaneRows<S>::scratch_bytes(dim, operands);
+int64_t group_bytes(RowGroup group, int64_t dim, int operands) {
+  return group == RowGroup::kMatrixLanes ? MatrixLaneRows<S>::scratch_bytes(dim, operands)
+                                         : lane_bytes<S>(group, dim, operands);
 }
 
 KERNEL_ISA_END

@@ -4,11 +4,8 @@
 
 namespace torch_hrr::kernels {
 
-bool fits_mixed_rows(Storage storage, int64_t dim, int buffers) {
-  const MixedPlan plan = mixed_plan(dim);
-  const std::size_t bytes = storage == Storage::kDouble ? mixed_shared_bytes<double>(plan, buffers)
-                                                        : mixed_shared_bytes<float>(plan, buffers);
-  return plan.points > 0 && bytes <= device_limits("mixed_rows").shared_bytes;
+int64_t device_shared_bytes() {
+  return static_cast<int64_t>(device_limits("mixed_rows").shared_bytes);
 }
 
 void launch_mixed_bind(Storage storage, const BindParams& params, const void* table, CudaStream stream) {

@@ -429,7 +429,7 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
             stored_output<T>(params.out, storage) + row.r * row.dim);
 }
 
-// out[r] = vectors[r,0] conv vectors[r,1] conv ...; the product is kept near 1.
+// out[r] = vectors[r,0] conv vectors[r,1] conv ..., of their own bins; the product is kept near 1.
 template <typename T>
 __global__ void __launch_bounds__(kMixedThreads<T>)
     mixed_multibind_kernel(MultibindParams params, Storage storage, const MixedPlan* plan) {
@@ -439,16 +439,24 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
   bool finite = true;
 #pragma unroll 1
   for (int64_t k = 0; k < params.items; ++k) {
-    const MeasuredRow measured = row.load(k == 0 ? 0 : 1, vectors + k * params.item_stride);
+    const int buffer = k == 0 ? 0 : 1;
+    const MeasuredRow measured = row.load(buffer, vectors + k * params.item_stride);
+    row.split(buffer);
     total += measured.exponent;
     finite = finite && measured.finite;
     if (k > 0) {
-      row.multiply_rows(Product::kConvolution, 0, 1, [&](int n, Complex<T> z) { row.set(0, n, z); });
+      row.for_each_point([&](int n) {
+        const Complex<T> x = row.point(0, n);
+        const Complex<T> y = row.point(1, n);
+        const bool ends = row.even && n == 0;
+        row.set(0, n, ends ? Complex<T>{x.re * y.re, x.im * y.im} : product_of_bins(Product::kConvolution, x, y));
+      });
       const int shift = scale_exponent(row.inner_product_of(0, 0)) / 2;
       row.scale(0, exact_power<T>(-shift));
       total += shift;
     }
   }
+  row.merge(0);
   row.store(0, row.share(), total, finite, stored_output<T>(params.out, storage) + row.r * row.dim);
 }
 

@@ -46,7 +46,7 @@ bool all_finite_rows(const Spectrum& spectrum, const S* vectors, int64_t items, 
 
 template <typename S>
 void single_multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_spectrum_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto& spectrum = spectrum_of(engine);
     const auto product = spectrum.operand(scratch, used);
     const auto item = spectrum.operand(scratch, used);
@@ -97,13 +97,13 @@ void multibind_lanes(const MultibindParams& params, int64_t begin, int64_t end, 
 
 template <typename S>
 void multibind_rows(const MultibindParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim) ? multibind_lanes<S> : single_multibind_rows<S>;
+  const auto rows = params.plan.group == RowGroup::kLanes ? multibind_lanes<S> : single_multibind_rows<S>;
   rows(params, begin, end, scratch);
 }
 
 template <typename S>
 int64_t multibind_scratch(const MultibindParams& params) {
-  return LaneRows<S>::scratch_bytes(params.dim, 2) + row_spectrum_scratch<S>(params.dim, 2);
+  return lane_bytes<S>(params.plan.group, params.dim, 2) + row_spectrum_scratch<S>(params.plan, params.dim, 2);
 }
 
 template <typename S>

@@ -144,7 +144,7 @@ void scaled_multibind_gradients(const Spectrum& spectrum, const MultibindBackwar
 
 template <typename S>
 void single_multibind_backward_rows(const MultibindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_spectrum_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto& spectrum = spectrum_of(engine);
     MultibindBackwardBuffers<std::remove_cvref_t<decltype(spectrum)>> buffers(spectrum, params.items, scratch, used);
     for (int64_t r = begin; r < end; ++r) {
@@ -159,12 +159,6 @@ void single_multibind_backward_rows(const MultibindBackwardParams& params, int64
   });
 }
 
-// K D up to which rows go side by side: they keep W times the spectra, which must fit the second-level cache.
-constexpr int64_t kMaxLaneElements = int64_t{1} << 14;
-
-bool goes_in_lanes(const MultibindBackwardParams& params) {
-  return has_lanes(params.dim) && params.items <= kMaxLaneElements / params.dim;
-}
 // The factors, the prefixes from P_2 on, the suffix and what is stored.
 int lane_operands(const MultibindBackwardParams& params) {
   return static_cast<int>(2 * params.items);
@@ -231,14 +225,16 @@ void multibind_backward_lanes(const MultibindBackwardParams& params, int64_t beg
 
 template <typename S>
 void multibind_backward_rows(const MultibindBackwardParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = goes_in_lanes(params) ? multibind_backward_lanes<S> : single_multibind_backward_rows<S>;
+  const auto rows =
+      params.plan.group == RowGroup::kLanes ? multibind_backward_lanes<S> : single_multibind_backward_rows<S>;
   rows(params, begin, end, scratch);
 }
 
 template <typename S>
 int64_t multibind_backward_scratch(const MultibindBackwardParams& params) {
-  return (goes_in_lanes(params) ? LaneRows<S>::scratch_bytes(params.dim, lane_operands(params)) : 0) +
-         row_spectrum_scratch<S>(params.dim, static_cast<int>(2 * params.items)) + arrays_bytes(params.items);
+  return lane_bytes<S>(params.plan.group, params.dim, lane_operands(params)) +
+         row_spectrum_scratch<S>(params.plan, params.dim, static_cast<int>(2 * params.items)) +
+         arrays_bytes(params.items);
 }
 
 template <typename S>

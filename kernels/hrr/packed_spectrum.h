@@ -22,10 +22,13 @@ constexpr int64_t packed_imaginary(int64_t k) {
 // out[r] = the packed spectrum of in[r] or, where `inverse` is set, the row whose packed spectrum in[r] is. Rows of
 // unit stride are placed by map operand 0; out is contiguous [rows, dim].
 struct PackedSpectrumParams {
+  static constexpr RowFamily kFamily = RowFamily::kSpectrum;
+
   const void* in = nullptr;
   void* out = nullptr;
   int64_t rows = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   bool inverse = false;
 };
@@ -33,11 +36,14 @@ struct PackedSpectrumParams {
 // out[r] = a[r] (*) b[r] for b given by its packed spectra. a and the spectra are rows of unit stride placed by map
 // operands 0 and 1; out is contiguous [rows, dim].
 struct SpectrumBindParams {
+  static constexpr RowFamily kFamily = RowFamily::kSpectrumProduct;
+
   const void* a = nullptr;
   const void* spectrum = nullptr;
   void* out = nullptr;
   int64_t rows = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   Product product = Product::kConvolution;
 };

@@ -93,7 +93,7 @@ void scaled_transform_row(const Engine& engine, const S* in, bool inverse, typen
 
 template <typename S>
 void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_spectrum_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
       const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
@@ -165,17 +165,17 @@ void packed_spectrum_in_registers(const PackedSpectrumParams& params, int64_t be
     stage.narrowed(out, count, kDim);
     return unsafe;
   };
-  for_groups<kRows>(begin, end, group, [&](int64_t r, int64_t) {
-    single_packed_spectrum_rows<S>(params, r, r + 1, scratch_behind<LaneRows<S>>(kDim, 1, scratch));
-  });
+  for_groups<kRows>(begin, end, group,
+                    [&](int64_t r, int64_t) { single_packed_spectrum_rows<S>(params, r, r + 1, scratch); });
 }
 #endif
 
 template <typename S>
 void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  const RowGroup group = params.plan.group;
 #if defined(__AVX512F__)
   if constexpr (sizeof(compute_t<S>) == sizeof(float)) {
-    switch (in_register_radix(params.dim)) {
+    switch (group == RowGroup::kRegisters ? in_register_radix(params.dim) : 0) {
       case 4:
         return packed_spectrum_in_registers<S, 4>(params, begin, end, scratch);
       case 8:
@@ -187,10 +187,9 @@ void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int
     }
   }
 #endif
-  // Here matrices take less time for short rows, too, than lane_plan.h: their numbers are bins already.
-  const auto rows = has_matrix_lanes<compute_t<S>>(params.dim) ? packed_spectrum_groups<S, MatrixLaneRows<S>>
-                    : has_lanes(params.dim)                    ? packed_spectrum_lanes<S>
-                                                               : single_packed_spectrum_rows<S>;
+  const auto rows = group == RowGroup::kMatrixLanes ? packed_spectrum_groups<S, MatrixLaneRows<S>>
+                    : group == RowGroup::kLanes     ? packed_spectrum_lanes<S>
+                                                    : single_packed_spectrum_rows<S>;
   rows(params, begin, end, scratch);
 }
 
@@ -223,7 +222,7 @@ void scaled_bind_spectrum(const Engine& engine, Product product, const S* a, con
 
 template <typename S>
 void single_bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_native_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_native_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto z = engine.operand(scratch, used);
     for (int64_t r = begin; r < end; ++r) {
       const S* a = static_cast<const S*>(params.a) + row_offset(params.map, 0, r);
@@ -261,9 +260,10 @@ void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_
 
 template <typename S>
 void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = has_lanes(params.dim)                        ? bind_spectrum_lanes<S, LaneRows<S>>
-                    : has_matrix_lanes<compute_t<S>>(params.dim) ? bind_spectrum_lanes<S, MatrixLaneRows<S>>
-                                                                 : single_bind_spectrum_rows<S>;
+  const RowGroup group = params.plan.group;
+  const auto rows = group == RowGroup::kLanes         ? bind_spectrum_lanes<S, LaneRows<S>>
+                    : group == RowGroup::kMatrixLanes ? bind_spectrum_lanes<S, MatrixLaneRows<S>>
+                                                      : single_bind_spectrum_rows<S>;
   rows(params, begin, end, scratch);
 }
 
@@ -271,16 +271,14 @@ template <typename S>
 constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
     [](const PackedSpectrumParams& params) { return params.dim; },
     [](const PackedSpectrumParams& params) {
-      return (has_matrix_lanes<compute_t<S>>(params.dim) ? MatrixLaneRows<S>::scratch_bytes(params.dim, 1)
-                                                         : LaneRows<S>::scratch_bytes(params.dim, 1)) +
-             row_spectrum_scratch<S>(params.dim, 1);
+      return group_bytes<S>(params.plan.group, params.dim, 1) + row_spectrum_scratch<S>(params.plan, params.dim, 1);
     },
     packed_spectrum_rows<S>};
 template <typename S>
 constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {[](const SpectrumBindParams& params) { return params.dim; },
                                                          [](const SpectrumBindParams& params) {
-                                                           return product_lanes_bytes<S>(params.dim, 2) +
-                                                                  native_scratch_bytes<S>(params.dim, 1);
+                                                           return group_bytes<S>(params.plan.group, params.dim, 2) +
+                                                                  native_scratch_bytes<S>(params.plan, params.dim, 1);
                                                          },
                                                          bind_spectrum_rows<S>};
 

@@ -103,22 +103,23 @@ struct MatrixSpectrum {
   }
 };
 
-// Bluestein's sum takes even rows as half as many complex numbers, if those fill a vector from either end.
-template <typename T>
-ChirpShape chirp_shape_for(int64_t dim) {
-  return chirp_shape(dim, dim % 2 == 0 && dim >= kMinFloatChirp && dim >= 4 * kLanes<T>);
+inline bool is_chirp(RowPath path) {
+  return path == RowPath::kChirp || path == RowPath::kHalfChirp || path == RowPath::kDoubleChirp;
+}
+inline ChirpShape chirp_shape_of(const RowPlan& row, int64_t dim) {
+  return {dim, row.path == RowPath::kHalfChirp, row.length};
 }
 
-// Calls body(engine, used) with the engine for rows of cpu_has_bins; `used` bytes of the scratch are taken.
+// Calls body(engine, used) with the engine that gives the bins of rows; `used` bytes of the scratch are taken.
 template <typename S, typename Body>
-void with_spectrum_engine(int64_t dim, void* scratch, const Body& body) {
+void with_spectrum_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& body) {
   using T = compute_t<S>;
-  if (cpu_has_native_bins(dim)) {
-    return with_native_engine<S>(dim, scratch, body);
+  if (!is_chirp(row.path)) {
+    return with_native_engine<S>(row, dim, scratch, body);
   }
-  const ChirpShape shape = chirp_shape_for<T>(dim);
+  const ChirpShape shape = chirp_shape_of(row, dim);
   int64_t used = 0;
-  if (dim < kMinFloatChirp) {
+  if (row.path == RowPath::kDoubleChirp) {
     const ChirpLease<double> lease(shape, chirp_transform);
     const ChirpEngine<S, double> engine(lease.plan(), scratch, used);
     return body(engine, used);
@@ -198,13 +199,13 @@ void store_bins(const Spectrum& spectrum, typename Spectrum::Operand bins, int64
 }
 
 template <typename S>
-int64_t row_spectrum_scratch(int64_t dim, int operands) {
-  if (cpu_has_native_bins(dim)) {
-    return native_scratch_bytes<S>(dim, operands);
+int64_t row_spectrum_scratch(const RowPlan& row, int64_t dim, int operands) {
+  if (!is_chirp(row.path)) {
+    return native_scratch_bytes<S>(row, dim, operands);
   }
-  const ChirpShape shape = chirp_shape_for<compute_t<S>>(dim);
-  return dim < kMinFloatChirp ? chirp_scratch_bytes<S, double>(shape, operands)
-                              : chirp_scratch_bytes<S, compute_t<S>>(shape, operands);
+  const ChirpShape shape = chirp_shape_of(row, dim);
+  return row.path == RowPath::kDoubleChirp ? chirp_scratch_bytes<S, double>(shape, operands)
+                                           : chirp_scratch_bytes<S, compute_t<S>>(shape, operands);
 }
 
 KERNEL_ISA_END

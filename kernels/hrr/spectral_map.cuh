@@ -137,7 +137,8 @@ __global__ void __launch_bounds__(kBlockThreads<kLog2>)
   run_row<SpectralRow<T, kLog2>>(twiddles, params, storage);
 }
 
-// One product of many vectors.
+// One product of many vectors, of their own bins: by pairs of points, a bin that is small on the way and large in the
+// end would take the error of its mirror image along.
 template <typename T, int kLog2>
 struct MultibindRow : ThreadRow<T, kLog2> {
   using Base = ThreadRow<T, kLog2>;
@@ -183,10 +184,15 @@ struct MultibindRow : ThreadRow<T, kLog2> {
       scale_down(item, exponent);
       const bool nonzero_item = any_nonzero(item);
       fft.forward(item);
+      split_bins(fft, item);
       if (k == 0) {
         copy_points(item, product);
       } else {
-        multiply_bins(fft, Product::kConvolution, product, item, product);
+        const Complex<T> ends{product[0].re * item[0].re, product[0].im * item[0].im};
+        for (int i = 0; i < kPointsPerThread; ++i) {
+          product[i] = multiply(product[i], item[i]);
+        }
+        product[0] = fft.thread == 0 ? ends : product[0];
       }
       const T squared = fft.row_sum(inner_product(product, product));
       if (scaled) {
@@ -201,6 +207,7 @@ struct MultibindRow : ThreadRow<T, kLog2> {
       }
     }
     scale_points(product, T{1} / Fft::kPoints);
+    merge_bins(fft, product);
     fft.inverse(product);
     bool repeat = fft.team_any(exists() && (!good || vanished));
     if (repeat) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/hrr/row_plan.h"
 #include "kernels/rows.h"
 
 namespace torch_hrr::kernels {
@@ -62,6 +63,7 @@ struct SpectralMapParams {
   void* out = nullptr;
   int64_t rows = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   SpectralMap kind = SpectralMap::kInverse;
   double eps = 0;
@@ -69,6 +71,10 @@ struct SpectralMapParams {
   int32_t order = 0;
   double roundoff = 0;  // of the compute type, for kernels that take rows of any type in double
 };
+constexpr RowFamily family_of(const SpectralMapParams& params) {
+  const bool power = params.kind == SpectralMap::kPower || params.kind == SpectralMap::kPowerBackward;
+  return power ? RowFamily::kPower : RowFamily::kMap;
+}
 
 // bins[r] <- map(bins[r], v[r]), in place: the bins 0 .. D/2 that a library's real transform gives, interleaved complex
 // numbers, contiguous [rows, count]. The first bin, and the last where D is even, stay real.
@@ -91,11 +97,14 @@ struct LibraryBinsParams {
 
 // out[r] = vectors[r,0] conv vectors[r,1] conv ... (K of them). The map places a row's first vector.
 struct MultibindParams {
+  static constexpr RowFamily kFamily = RowFamily::kMultibind;
+
   const void* vectors = nullptr;
   void* out = nullptr;
   int64_t rows = 0;
   int64_t items = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   int64_t item_stride = 0;
 };
@@ -103,12 +112,15 @@ struct MultibindParams {
 // out[r,k] = grad[r] corr the product of all vectors[r,j], j != k: contiguous [rows, K, dim], K >= 2. The map places a
 // row's gradient (operand 0) and its first vector (operand 1).
 struct MultibindBackwardParams {
+  static constexpr RowFamily kFamily = RowFamily::kMultibindBackward;
+
   const void* grad = nullptr;
   const void* vectors = nullptr;
   void* out = nullptr;
   int64_t rows = 0;
   int64_t items = 0;
   int64_t dim = 0;
+  RowPlan plan;
   RowMap map;
   int64_t item_stride = 0;
 };

@@ -103,7 +103,7 @@ double exponent_of(const SpectralMapParams& params, int64_t r) {
 
 template <typename S>
 void single_spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_spectrum_engine<S>(params.dim, scratch, [&](const auto& engine, int64_t used) {
+  with_spectrum_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
     const auto& spectrum = spectrum_of(engine);
     const auto a = spectrum.operand(scratch, used);
     const auto v = spectrum.operand(scratch, used);
@@ -227,25 +227,17 @@ void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t 
   });
 }
 
-// A power costs more than the transforms around it, and as much for one row as for a vector of them.
-constexpr int64_t kMaxPowerLaneDim = 128;
-
-bool goes_in_lanes(const SpectralMapParams& params) {
-  const bool power = params.kind == SpectralMap::kPower || params.kind == SpectralMap::kPowerBackward;
-  return has_lanes(params.dim) && (!power || params.dim <= kMaxPowerLaneDim);
-}
-
 template <typename S>
 void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = goes_in_lanes(params) ? spectral_map_lanes<S> : single_spectral_map_rows<S>;
+  const auto rows = params.plan.group == RowGroup::kLanes ? spectral_map_lanes<S> : single_spectral_map_rows<S>;
   rows(params, begin, end, scratch);
 }
 
 template <typename S>
 constexpr RowKernel<SpectralMapParams> kSpectralMap = {[](const SpectralMapParams& params) { return params.dim; },
                                                        [](const SpectralMapParams& params) {
-                                                         return LaneRows<S>::scratch_bytes(params.dim, 2) +
-                                                                row_spectrum_scratch<S>(params.dim, 2);
+                                                         return lane_bytes<S>(params.plan.group, params.dim, 2) +
+                                                                row_spectrum_scratch<S>(params.plan, params.dim, 2);
                                                        },
                                                        spectral_map_rows<S>};
 

@@ -48,65 +48,47 @@ Params shaped(int64_t dim) {
   return params;
 }
 
-void launch_rows_of(Storage storage, int64_t dim) {
-  const void* const twiddles = somewhere<void>();
+// launch(params) by the kernels of powers of two or mixed(params) by those in so much shared memory, as planned.
+template <typename Params, typename Launch, typename Mixed>
+void launch_planned(Storage storage, Params params, int64_t shared_bytes, const Launch& launch, const Mixed& mixed) {
+  params.plan = cuda_row_plan(family_of(params), storage, params.dim, shared_bytes);
+  if (params.plan.path == RowPath::kMixed) {
+    mixed(storage, params, somewhere<void>(), kStream);
+  } else if (params.plan.path != RowPath::kLibrary && params.plan.path != RowPath::kDoubleChirp) {
+    launch(storage, params, somewhere<void>(), kStream);
+  }
+}
+
+void launch_rows_of(Storage storage, int64_t dim, int64_t shared_bytes) {
   for (const Product product : kProducts) {
     auto binding = shaped<BindParams>(dim);
     auto backward = shaped<BindBackwardParams>(dim);
     backward.grad_a = backward.grad_b = somewhere<void>();
-    binding.product = backward.product = product;
-    launch_bind(storage, binding, twiddles, kStream);
-    launch_bind_backward(storage, backward, twiddles, kStream);
+    auto of_bins = shaped<SpectrumBindParams>(dim);
+    binding.product = backward.product = of_bins.product = product;
+    launch_planned(storage, binding, shared_bytes, launch_bind, launch_mixed_bind);
+    launch_planned(storage, backward, shared_bytes, launch_bind_backward, launch_mixed_bind_backward);
+    launch_planned(storage, of_bins, shared_bytes, launch_bind_spectrum, launch_mixed_bind_spectrum);
   }
   auto record = shaped<BindSuperposeParams>(dim);
   record.items = 3;
-  launch_bind_superpose(storage, record, twiddles, kStream);
-}
-
-void launch_spectra_of(Storage storage, int64_t dim) {
-  const void* const twiddles = somewhere<void>();
-  for (const SpectralMap map : kMaps) {
-    auto params = shaped<SpectralMapParams>(dim);
-    params.kind = map;
-    launch_spectral_map(storage, params, twiddles, kStream);
+  launch_planned(storage, record, shared_bytes, launch_bind_superpose, launch_mixed_bind_superpose);
+  for (const SpectralMap kind : kMaps) {
+    for (const void* const direction :
+         {static_cast<const void*>(nullptr), static_cast<const void*>(somewhere<int>())}) {
+      auto map = shaped<SpectralMapParams>(dim);
+      map.kind = kind;
+      map.v = direction;
+      launch_planned(storage, map, shared_bytes, launch_spectral_map, launch_mixed_map);
+    }
   }
   auto multibind = shaped<MultibindParams>(dim);
   multibind.items = 3;
-  launch_multibind(storage, multibind, twiddles, kStream);
+  launch_planned(storage, multibind, shared_bytes, launch_multibind, launch_mixed_multibind);
   for (const bool inverse : {false, true}) {
     auto packed = shaped<PackedSpectrumParams>(dim);
     packed.inverse = inverse;
-    launch_packed_spectrum(storage, packed, twiddles, kStream);
-  }
-  for (const Product product : kProducts) {
-    auto binding = shaped<SpectrumBindParams>(dim);
-    binding.product = product;
-    launch_bind_spectrum(storage, binding, twiddles, kStream);
-  }
-}
-
-void launch_mixed_rows_of(Storage storage, int64_t dim) {
-  const void* const table = somewhere<void>();
-  if (fits_mixed_rows(storage, dim, 2)) {
-    auto backward = shaped<BindBackwardParams>(dim);
-    backward.grad_a = backward.grad_b = somewhere<void>();
-    launch_mixed_bind(storage, shaped<BindParams>(dim), table, kStream);
-    launch_mixed_bind_backward(storage, backward, table, kStream);
-    for (const void* const direction : {static_cast<const void*>(nullptr), table}) {
-      auto map = shaped<SpectralMapParams>(dim);
-      map.v = direction;
-      launch_mixed_map(storage, map, table, kStream);
-    }
-    auto multibind = shaped<MultibindParams>(dim);
-    multibind.items = 3;
-    launch_mixed_multibind(storage, multibind, table, kStream);
-    launch_mixed_packed(storage, shaped<PackedSpectrumParams>(dim), table, kStream);
-    launch_mixed_bind_spectrum(storage, shaped<SpectrumBindParams>(dim), table, kStream);
-  }
-  if (fits_mixed_rows(storage, dim, 3)) {
-    auto record = shaped<BindSuperposeParams>(dim);
-    record.items = 3;
-    launch_mixed_bind_superpose(storage, record, table, kStream);
+    launch_planned(storage, packed, shared_bytes, launch_packed_spectrum, launch_mixed_packed);
   }
 }
 
@@ -132,16 +114,9 @@ void launch_chirps_of(int64_t dim) {
 
 void launch_hrr() {
   for (const Storage storage : kStorages) {
-    for (int64_t dim = 1; dim <= kMaxNativeDim; ++dim) {
-      if (algorithm_for(dim) != Algorithm::kLibrary) {
-        launch_rows_of(storage, dim);
-      }
-      if (algorithm_for(dim) == Algorithm::kNative) {
-        launch_spectra_of(storage, dim);
-      }
-    }
-    for (int64_t dim = 1; dim <= 2 * kMaxNativeDim; ++dim) {
-      launch_mixed_rows_of(storage, dim);
+    for (int64_t dim = 1; dim <= 16384; ++dim) {
+      launch_rows_of(storage, dim, 0);
+      launch_rows_of(storage, dim, device_shared_bytes());
     }
     for (const int64_t dim : {1, 7, 64, 1000, 1024, 10000, 100000}) {
       for (const int64_t items : {1, 2, 8, 100, 1000, 100000}) {

@@ -17,20 +17,20 @@ using TestedLengths = std::conditional_t<std::is_same_v<S, double>, Lengths<8, 9
 
 template <typename S>
 void run_binding(const BindParams& params, const Schedule& schedule, int threads) {
-  launch_product<false, TestedLengths<S>>("bind", kStorage<S>, sum_of_one(params), params.product,
+  launch_product<false, TestedLengths<S>>("bind", kStorage<S>, sum_of_one(planned<S>(params)), params.product,
                                           twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_bind_superpose(const BindSuperposeParams& params, const Schedule& schedule, int threads) {
-  launch_product<true, TestedLengths<S>>("bind_superpose", kStorage<S>, params, Product::kConvolution,
+  launch_product<true, TestedLengths<S>>("bind_superpose", kStorage<S>, planned<S>(params), Product::kConvolution,
                                          twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_backward(const BindBackwardParams& params, const Schedule& schedule, int threads) {
-  launch_product_backward<TestedLengths<S>>("bind_backward", kStorage<S>, params, twiddle_table<compute_t<S>>(),
-                                            HostLauncher{schedule}, threads);
+  launch_product_backward<TestedLengths<S>>("bind_backward", kStorage<S>, planned<S>(params),
+                                            twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
@@ -43,26 +43,26 @@ void run_superposition(const SuperpositionParams& params, const Schedule& schedu
 
 template <typename S>
 void run_spectral_map_kernel(const SpectralMapParams& params, const Schedule& schedule, int threads) {
-  launch_spectral_map<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
-                                        threads);
+  launch_spectral_map<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
+                                        HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_multibind_kernel(const MultibindParams& params, const Schedule& schedule, int threads) {
-  launch_multibind<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
-                                     threads);
+  launch_multibind<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
+                                     HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_packed_spectrum_kernel(const PackedSpectrumParams& params, const Schedule& schedule, int threads) {
-  launch_packed_spectrum<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
-                                           threads);
+  launch_packed_spectrum<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
+                                           HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_bind_spectrum_kernel(const SpectrumBindParams& params, const Schedule& schedule, int threads) {
-  launch_bind_spectrum<TestedLengths<S>>(kStorage<S>, params, twiddle_table<compute_t<S>>(), HostLauncher{schedule},
-                                         threads);
+  launch_bind_spectrum<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
+                                         HostLauncher{schedule}, threads);
 }
 
 }  // namespace torch_hrr::kernels::hrr_testing

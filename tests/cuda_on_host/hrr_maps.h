@@ -27,6 +27,27 @@ Rows<S> tame_rows(int64_t rows, int64_t dim, unsigned seed) {
   return result;
 }
 
+// Rows whose bins are all 1 but for bin 3, which in the product of the first of them becomes 1e-6 and then 1 again.
+inline Rows<float> rows_of_a_bin_that_returns(int64_t dim) {
+  constexpr int64_t kItems = 6;
+  Rows<float> rows(kItems, dim, 0);
+  for (int64_t k = 0; k < kItems; ++k) {
+    const double change = (k < kItems / 2 ? 1e-2 : 1e2) - 1;
+    for (int64_t n = 0; n < dim; ++n) {
+      const double wave = std::cos(6 * M_PI * static_cast<double>(n) / static_cast<double>(dim));
+      rows.row(k)[n] = static_cast<float>((n == 0 ? 1 : 0) + change * 2 / static_cast<double>(dim) * wave);
+    }
+  }
+  return rows;
+}
+inline Exact product_of(const Rows<float>& rows, int64_t items) {
+  Exact product = rows.exact(0);
+  for (int64_t k = 1; k < items; ++k) {
+    product = oracle_product(Product::kConvolution, product, rows.exact(k));
+  }
+  return product;
+}
+
 template <typename S>
 SpectralMapParams map_params(SpectralMap kind, const Rows<S>& a, const Rows<S>& v, int64_t rows) {
   SpectralMapParams params;

@@ -80,6 +80,13 @@ struct Rows {
   }
 };
 
+// As planned for a GPU without shared memory for rows of other lengths than powers of two, which it pads.
+template <typename S, typename Params>
+Params planned(Params params) {
+  params.plan = cuda_row_plan(family_of(params), kStorage<S>, params.dim, /*shared_bytes=*/0);
+  return params;
+}
+
 // The sum as it is defined. Sanitizers would spend most of a run here.
 #if defined(__GNUC__)
 __attribute__((no_sanitize("address", "thread", "undefined")))

@@ -113,16 +113,6 @@ TEST(MixedFft, PlansAreWhole) {
   }
 }
 
-TEST(MixedRows, ProductsThatWouldBePaddedFarKeepTheirLength) {
-  for (const int64_t dim : {192, 300, 1100, 1500, 3000}) {
-    EXPECT_TRUE(prefers_mixed_rows(dim)) << dim;
-  }
-  // Padded to little more than twice their length, short, odd, native and beyond padding.
-  for (const int64_t dim : {1000, 2048 - 64, 36, 191, 1501, 2048, 5000}) {
-    EXPECT_FALSE(prefers_mixed_rows(dim)) << dim;
-  }
-}
-
 // The launches at their parameters.
 template <typename S>
 void run(const BindSuperposeParams& params, Product product, const Schedule& schedule = {}) {
@@ -442,6 +432,15 @@ TEST(MixedRows, SpectraAgreeWithTheCpu) {
   }
   check_spectra_against_the_cpu<double>(75);
   check_spectra_against_the_cpu<double>(300);
+}
+
+// Bins that are small on the way and large in the end keep their digits.
+TEST(MixedRows, ProductsKeepBinsThatAreSmallOnTheWay) {
+  for (const int64_t dim : {45, 90, 1500}) {
+    const Rows<float> rows = rows_of_a_bin_that_returns(dim);
+    const std::vector<float> out = result_of<float>(multibind_params(rows, 1, 6));
+    EXPECT_TRUE(row_close(out.data(), product_of(rows, 6), 200 * kTolerance<float>)) << dim;
+  }
 }
 
 // Of a product of items far from 1 nothing is lost on the way.

@@ -157,6 +157,15 @@ TYPED_TEST(Spectra, ProductsOfManyRowsAgreeWithTheCpuKernel) {
   }
 }
 
+// Bins that are small on the way and large in the end keep their digits.
+TEST(SpectraOfFloats, ProductsKeepBinsThatAreSmallOnTheWay) {
+  for (const int64_t dim : {32, 256, 1024}) {
+    const Rows<float> rows = rows_of_a_bin_that_returns(dim);
+    const std::vector<float> out = multibound_on_host<float>(multibind_params(rows, 1, 6));
+    EXPECT_TRUE(row_close(out.data(), product_of(rows, 6), 200 * kTolerance<float>)) << dim;
+  }
+}
+
 // Factors whose products leave the range on the way and come back, a row of zeros, a factor that is not finite.
 TYPED_TEST(Spectra, ProductsSurviveTheirFactors) {
   using S = TypeParam;

@@ -7,6 +7,7 @@ types are stored as such and computed in float32.
 from typing import TYPE_CHECKING
 
 from torch_hrr._moved import names_of
+from torch_hrr.hrr._plan import plan
 from torch_hrr.hrr.encoders import at, fractional_power_encoding, graph, ngrams, sequence
 from torch_hrr.hrr.functional import (
     bind,
@@ -126,6 +127,7 @@ __all__ = [
     "ngrams",
     "normalize",
     "permute",
+    "plan",
     "random",
     "sequence",
     "spectrum",

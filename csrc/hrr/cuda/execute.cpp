@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -88,71 +89,65 @@ void launch_mixed(void (*launcher)(kernels::Storage, const Params&, const void*,
            c10::cuda::getCurrentCUDAStream().stream());
 }
 
-// Products: powers of two have kernels of their own, and what shared memory does not take is padded to one.
+// By the kernels of powers of two or, as the plan says, of rows in shared memory.
 template <typename Params, typename Launcher>
-void launch_product(Launcher* native, Launcher* mixed, int buffers, const Params& params, const at::Tensor& out) {
-  if (kernels::algorithm_for(params.dim) == kernels::Algorithm::kLibrary ||
-      (kernels::prefers_mixed_rows(params.dim) && cuda::fits_mixed_rows(params.dim, buffers, out, out.scalar_type()))) {
+void launch_rows(Launcher* native, Launcher* mixed, const Params& params, const at::Tensor& out) {
+  if (params.plan.path == kernels::RowPath::kMixed) {
     launch_mixed(mixed, params, out);
   } else {
     launch(native, params, out);
   }
-}
-
-// What needs a row's own bins; false, and nothing done, where neither transforms rows of this length.
-template <typename Params, typename Launcher>
-bool launch_spectra(Launcher* native, Launcher* mixed, const Params& params, const at::Tensor& out) {
-  if (!has_native_spectrum(params.dim, out, out.scalar_type())) {
-    return false;
-  }
-  if (kernels::algorithm_for(params.dim) == kernels::Algorithm::kNative) {
-    launch(native, params, out);
-  } else {
-    launch_mixed(mixed, params, out);
-  }
-  return true;
 }
 
 }  // namespace
 
-bool fits_mixed_rows(int64_t dim, int buffers, const at::Tensor& tensor, at::ScalarType dtype) {
-  const c10::cuda::CUDAGuard guard(tensor.device());
-  return kernels::fits_mixed_rows(dtype == at::kDouble ? kernels::Storage::kDouble : kernels::Storage::kFloat, dim,
-                                  buffers);
+int64_t shared_bytes(c10::Device device) {
+  const c10::cuda::CUDAGuard guard(device);
+  return kernels::device_shared_bytes();
+}
+
+bool has_devices() {
+  return c10::cuda::device_count() > 0;
 }
 
 void execute(const kernels::BindParams& params, const at::Tensor& out) {
-  launch_product(kernels::launch_bind, kernels::launch_mixed_bind, kProductBuffers, params, out);
+  launch_rows(kernels::launch_bind, kernels::launch_mixed_bind, params, out);
 }
 
 void execute(const kernels::BindBackwardParams& params, const at::Tensor& out) {
-  launch_product(kernels::launch_bind_backward, kernels::launch_mixed_bind_backward, kProductBuffers, params, out);
+  launch_rows(kernels::launch_bind_backward, kernels::launch_mixed_bind_backward, params, out);
 }
 
 void execute(const kernels::BindSuperposeParams& params, const at::Tensor& out) {
-  launch_product(kernels::launch_bind_superpose, kernels::launch_mixed_bind_superpose, kSumBuffers, params, out);
+  launch_rows(kernels::launch_bind_superpose, kernels::launch_mixed_bind_superpose, params, out);
 }
 
 void execute(const kernels::SpectralMapParams& params, const at::Tensor& out) {
-  if (!launch_spectra(kernels::launch_spectral_map, kernels::launch_mixed_map, params, out)) {
+  if (params.plan.path == kernels::RowPath::kDoubleChirp) {
     launch_chirp(kernels::launch_chirp_map, kernels::ChirpMapParams{params, {}}, params.dim, out);
+  } else {
+    launch_rows(kernels::launch_spectral_map, kernels::launch_mixed_map, params, out);
   }
 }
 
 void execute(const kernels::MultibindParams& params, const at::Tensor& out) {
-  if (!launch_spectra(kernels::launch_multibind, kernels::launch_mixed_multibind, params, out)) {
+  if (params.plan.path == kernels::RowPath::kDoubleChirp) {
     launch_chirp(kernels::launch_chirp_multibind, kernels::ChirpMultibindParams{params, {}}, params.dim, out);
+  } else {
+    launch_rows(kernels::launch_multibind, kernels::launch_mixed_multibind, params, out);
   }
 }
 
 void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out) {
-  if (!launch_spectra(kernels::launch_packed_spectrum, kernels::launch_mixed_packed, params, out)) {
+  if (params.plan.path == kernels::RowPath::kDoubleChirp) {
     launch_chirp(kernels::launch_chirp_packed, kernels::ChirpPackedParams{params, {}}, params.dim, out);
+  } else {
+    launch_rows(kernels::launch_packed_spectrum, kernels::launch_mixed_packed, params, out);
   }
 }
 
 void execute(const kernels::SpectrumBindParams& params, const at::Tensor& out) {
-  launch_spectra(kernels::launch_bind_spectrum, kernels::launch_mixed_bind_spectrum, params, out);
+  launch_rows(kernels::launch_bind_spectrum, kernels::launch_mixed_bind_spectrum, params, out);
 }
 
 void execute(const kernels::SuperpositionParams& params, const at::Tensor& out) {

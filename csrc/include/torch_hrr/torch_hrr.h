@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 
@@ -228,7 +229,17 @@ TORCH_HRR_API std::tuple<at::Tensor, at::Tensor, at::Tensor> plastic_scan(
     double tau = 100, double decay = 0, bool normalize = false, double temperature = 1, double losers = 1,
     bool scaled = false, double power = 0);
 
+// Which kernel serves rows of `dim` numbers, in a sentence: of op "bind", "unitary" and the like, dtype "float32",
+// "float64", "float16" or "bfloat16", device "cpu" or "cuda". Where there is no GPU, for one with 227 KiB of shared
+// memory a block, as H100 and H200 have.
+TORCH_HRR_API std::string row_plan(const std::string& op, int64_t dim, const std::string& dtype = "float32",
+                                   const std::string& device = "cpu");
+
 }  // namespace torch_hrr
+
+// The same, valid until the thread's next call; for bad arguments "error=" and the message.
+extern "C" TORCH_HRR_API const char* torch_hrr_row_plan(const char* op, int64_t dim, const char* dtype,
+                                                        const char* device);
 
 // "key=value" lines: version, torch, cuda, isa. The instruction set is chosen at the first call (TORCH_HRR_ISA forces
 // one); an unknown or unavailable name gives an "error=" line.

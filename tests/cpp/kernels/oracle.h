@@ -261,17 +261,23 @@ void run(const RowKernel<Params>& kernel, const Params& params, int64_t begin, i
   Buffer<char> scratch(kernel.scratch(params));
   kernel.run(params, begin, end, scratch.data());
 }
+// The kernel of a storage type, as planned.
+template <typename S, typename Params>
+void run_planned(Params params, int64_t begin, int64_t end) {
+  params.plan = cpu_row_plan(family_of(params), StorageTraits<S>::kStorage, params.dim, items_of(params));
+  run(kernel_of<S, Params>(), params, begin, end);
+}
 template <typename S>
 void run_bind(const BindParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, BindParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 template <typename S>
 void run_bind_backward(const BindBackwardParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, BindBackwardParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 template <typename S>
 void run_bind_superpose(const BindSuperposeParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, BindSuperposeParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 template <typename S>
 void run_superpose(const SuperpositionParams& params, int64_t begin, int64_t end) {
@@ -279,23 +285,23 @@ void run_superpose(const SuperpositionParams& params, int64_t begin, int64_t end
 }
 template <typename S>
 void run_spectral_map(const SpectralMapParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, SpectralMapParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 template <typename S>
 void run_multibind(const MultibindParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, MultibindParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 template <typename S>
 void run_multibind_backward(const MultibindBackwardParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, MultibindBackwardParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 template <typename S>
 void run_packed_spectrum(const PackedSpectrumParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, PackedSpectrumParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 template <typename S>
 void run_bind_spectrum(const SpectrumBindParams& params, int64_t begin, int64_t end) {
-  run(kernel_of<S, SpectrumBindParams>(), params, begin, end);
+  run_planned<S>(params, begin, end);
 }
 
 }  // namespace torch_hrr::kernels

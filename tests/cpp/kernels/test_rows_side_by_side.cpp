@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/fft/row_shape.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/safe_range.h"
 #include "oracle.h"

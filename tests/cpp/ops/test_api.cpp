@@ -242,6 +242,19 @@ TEST(ApiThreads, MayCallAtOnce) {
   }
 }
 
+TEST(ApiRowPlan, SaysWhichKernelServesRows) {
+  const std::string text = row_plan("bind", 1000);
+  EXPECT_EQ(text, torch_hrr_row_plan("bind", 1000, "float32", "cpu"));
+  EXPECT_EQ(text.find("bind of float32 rows of 1000 on the CPU"), 0u) << text;
+  EXPECT_NE(row_plan("unitary", 1003, "float64").find("Bluestein"), std::string::npos);
+  EXPECT_NE(row_plan("bind", 8192, "float16", "cuda").find("4096 complex numbers"), std::string::npos);
+  EXPECT_THROW(row_plan("permute", 64), c10::ValueError);
+  EXPECT_THROW(row_plan("bind", 0), c10::ValueError);
+  EXPECT_THROW(row_plan("bind", 64, "int64"), c10::TypeError);
+  EXPECT_THROW(row_plan("bind", 64, "float32", "meta"), c10::ValueError);
+  EXPECT_EQ(std::string(torch_hrr_row_plan("bind", 0, "float32", "cpu")), "error=plan: dim must be at least 1, got 0");
+}
+
 TEST(ApiBuildInfo, NamesWhatWasBuilt) {
   const std::string info = torch_hrr_build_info();
   for (const char* key : {"version=", "\ntorch=2.", "\ncuda=", "\nisa="}) {

@@ -32,7 +32,7 @@ void profile_bind(std::vector<Profile>& all, const std::string& type, int64_t ro
   const Rows<S> a(rows, dim, 1);
   const Rows<S> b(rows, dim, 2);
   auto out = poisoned<S>(a.values.size());
-  const BindParams params = binding_params(a, b, out, rows, Product::kConvolution, normalize);
+  const BindParams params = planned<S>(binding_params(a, b, out, rows, Product::kConvolution, normalize));
   profile(all, (normalize ? "bind_normalize" : "bind") + type, shape_of(rows, dim),
           {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, twiddles<T>()}, [&] {
             launch_product<false, Lengths>("bind", kStorage<S>, sum_of_one(params), Product::kConvolution,
@@ -47,7 +47,7 @@ void profile_bind(std::vector<Profile>& all, int64_t rows, int64_t dim, bool nor
 void profile_bind_backward(std::vector<Profile>& all, int64_t rows, int64_t dim, bool normalize) {
   Gradients<float> gradients(rows, dim, 1);
   gradients.normalize = normalize;
-  const BindBackwardParams params = gradients.params();
+  const BindBackwardParams params = planned<float>(gradients.params());
   profile(all, normalize ? "bind_normalize_backward" : "bind_backward", shape_of(rows, dim),
           {{"grad", params.grad},
            {"a", params.a},
@@ -65,7 +65,7 @@ void profile_bind_superpose(std::vector<Profile>& all, int64_t rows, int64_t ite
   Records<float> records(rows, items, dim, 1);
   records.weighted = false;
   auto out = poisoned<float>(static_cast<std::size_t>(rows * dim));
-  const BindSuperposeParams params = records.params(out);
+  const BindSuperposeParams params = planned<float>(records.params(out));
   profile(all, "bind_superpose", shape_of(rows, items, dim),
           {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, twiddles<float>()}, [&] {
             launch_product<true, LongLengths>("bind_superpose", Storage::kFloat, params, Product::kConvolution,

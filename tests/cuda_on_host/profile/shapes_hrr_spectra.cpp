@@ -32,7 +32,7 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
   const Rows<float> v(kRows, kDim, 2);
   auto out = poisoned<float>(a.values.size());
   const auto map = [&](const char* op, SpectralMap kind) {
-    SpectralMapParams params = map_params(kind, a, v, kRows);
+    SpectralMapParams params = planned<float>(map_params(kind, a, v, kRows));
     params.out = out.data();
     std::vector<NamedArray> arguments = {{"a", a.values.data()}};
     if (takes_direction(kind)) {
@@ -48,21 +48,21 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
   map("bind_power", SpectralMap::kPower);
 
   for (const bool inverse : {false, true}) {
-    PackedSpectrumParams packed = packed_params(a, kRows, inverse);
+    PackedSpectrumParams packed = planned<float>(packed_params(a, kRows, inverse));
     packed.out = out.data();
     profile_rows(all, inverse ? "from_spectrum" : "spectrum", shape, {{"in", a.values.data()}}, out.data(), [&] {
       launch_packed_spectrum<OneLength>(Storage::kFloat, packed, twiddle_table<float>(), HostLauncher{});
     });
   }
 
-  SpectrumBindParams spectrum = spectrum_bind_params(a, v.values.data(), kRows);
+  SpectrumBindParams spectrum = planned<float>(spectrum_bind_params(a, v.values.data(), kRows));
   spectrum.out = out.data();
   profile_rows(all, "bind_spectrum", shape, {{"a", a.values.data()}, {"spectrum", v.values.data()}}, out.data(), [&] {
     launch_bind_spectrum<OneLength>(Storage::kFloat, spectrum, twiddle_table<float>(), HostLauncher{});
   });
 
   constexpr int64_t kItems = 4;
-  MultibindParams multibind = multibind_params(a, kRows / kItems, kItems);
+  MultibindParams multibind = planned<float>(multibind_params(a, kRows / kItems, kItems));
   auto product = poisoned<float>(static_cast<std::size_t>(multibind.rows * kDim));
   multibind.out = product.data();
   profile_rows(
