@@ -388,8 +388,9 @@ class SplitField(DescribedModule):
         given, out = (each.narrow(_DEPTH, first - low, own + low + high) for each in (state, other))
         numbers = (call.decay, call.diffusion, steps, call.boundary, call.stencil)
         _ops.field_evolve.out(given, *numbers, out=out)
-        for _ in range(steps if call.key is not None else 0):
-            functional.advance_key_(call.key, self.numel)
+        if call.key is not None:
+            for _ in range(steps):
+                functional.advance_key_(call.key, self.numel)
 
     def _step(self, state: Tensor, other: Tensor, begin: int, end: int, call: _Call, beside: bool = False) -> None:
         """A step of the planes from one place of the state to another; `beside` leaves those around as they are."""
