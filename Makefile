@@ -13,7 +13,7 @@ JOBS ?= $(shell nproc)
 # architecture: the kernels have no code specific to newer ones.
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
-TEST_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
+TEST_BUILD := TORCH_HRR_ISAS=all TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
 .PHONY: demo gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench install clean tools start
 
@@ -126,7 +126,7 @@ COVERAGE := build/coverage
 COVERAGE_TESTS ?= $(wildcard tests/test_ops_*.py)
 coverage: $(VENV)/.test-tools
 	@$(PIP) --quiet gcovr
-	TORCH_HRR_CUDA=0 TORCH_HRR_BUILD_DIR=$(COVERAGE) \
+	TORCH_HRR_CUDA=0 TORCH_HRR_ISAS=all TORCH_HRR_BUILD_DIR=$(COVERAGE) \
 	  TORCH_HRR_CMAKE_ARGS="-DTORCH_HRR_COVERAGE=ON -DTORCH_HRR_TESTS=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON" \
 	  $(PY) setup.py --quiet build --build-lib $(COVERAGE)/site
 	cmake --build $(COVERAGE) --target kernel_tests op_tests --parallel $(JOBS)

@@ -1,6 +1,7 @@
 """Builds libtorch_hrr.so with CMake and puts it, its header and its CMake package into the Python package.
 
-Environment: TORCH_HRR_CUDA (auto, 0 or 1: auto builds CUDA kernels where a GPU is there to run them),
+Environment: TORCH_HRR_CUDA (auto, 0 or 1: auto builds CUDA kernels where a GPU is there to run them), TORCH_HRR_ISAS
+(native, the default, builds CPU kernels for this machine and plain ones; all: for wheels that other machines run),
 TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS, TORCH_HRR_BUILD_DIR (default build/torch-<version>),
 MAX_JOBS.
 """
@@ -50,6 +51,7 @@ class CMakeBuild(build_ext):
             str(build),
             f"-DTORCH_HRR_TORCH_ROOT={Path(torch.__file__).parent}",
             f"-DTORCH_HRR_CUDA={os.environ.get('TORCH_HRR_CUDA') or 'auto'}",
+            f"-DTORCH_HRR_ISAS={os.environ.get('TORCH_HRR_ISAS') or 'native'}",
             f"-DTORCH_HRR_EDITABLE={'ON' if parent == ROOT else 'OFF'}",
             f"-DTORCH_CUDA_ARCH_LIST={os.environ.get('TORCH_CUDA_ARCH_LIST', '')}",
             f"-DTORCH_HRR_WERROR={os.environ.get('TORCH_HRR_WERROR', 'OFF')}",

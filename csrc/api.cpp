@@ -11,7 +11,8 @@
 const char* torch_hrr_build_info() {
   static const std::string info = [] {
     std::string text =
-        c10::str("version=", TORCH_HRR_VERSION, "\ntorch=", TORCH_VERSION, "\ncuda=", TORCH_HRR_CUDA_VERSION, "\n");
+        c10::str("version=", TORCH_HRR_VERSION, "\ntorch=", TORCH_VERSION, "\ncuda=", TORCH_HRR_CUDA_VERSION,
+                 "\nisas=", TORCH_HRR_ISAS, "\nprocessor=", isa_name(torch_hrr::kernels::processor_isa()), "\n");
     try {
       return c10::str(text, "isa=", torch_hrr::kernels::isa_name(torch_hrr::kernels::active_isa()), "\n");
     } catch (const std::exception& error) {

@@ -69,6 +69,10 @@ Isa active_isa() {
   return isa;
 }
 
+Isa processor_isa() {
+  return supported(Isa::kAvx512) ? Isa::kAvx512 : supported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kScalar;
+}
+
 const char* isa_name(Isa isa) {
   switch (isa) {
     case Isa::kAvx512:

@@ -10,6 +10,9 @@ enum class Isa : int { kScalar, kAvx2, kAvx512 };
 // names one that is unknown or not available.
 Isa active_isa();
 
+// The best instruction set of this processor, whether this build has it or not.
+Isa processor_isa();
+
 const char* isa_name(Isa isa);
 
 // Of the widest vectors that its kernels take.

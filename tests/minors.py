@@ -13,8 +13,6 @@ import sysconfig
 import time
 import zipfile
 
-from torch_hrr._library import build_info
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 # Import, signatures, every operator's values beside plain torch, promotion and errors, every class, the calls of the
@@ -58,9 +56,8 @@ def build(site: pathlib.Path, tree: str, **settings: str) -> None:
 
 
 def build_for_cpu(site: pathlib.Path) -> None:
-    """The library without CUDA kernels, for this processor's best instruction set and for none."""
-    isas = ";".join(sorted({"scalar", build_info()["isa"]}))
-    build(site, "tree", TORCH_HRR_CUDA="0", TORCH_HRR_CMAKE_ARGS=f"'-DTORCH_HRR_ISAS={isas}'")
+    """The library without CUDA kernels, for this processor."""
+    build(site, "tree", TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
 
 
 def check(minor: str) -> int:

@@ -22,6 +22,7 @@ def machine(monkeypatch):
             "hidden GPU": lambda: (gpu(), monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")),
             "dead GPU": lambda: (seen(), describe(False)),
             "no kernels": lambda: (seen(), describe(True), build(cuda="none")),
+            "other machine": lambda: build(isas="scalar,avx512"),
             "wrong ISA": lambda: monkeypatch.setattr(doctor, "build_info", refused),
             "wrong result": lambda: monkeypatch.setattr(hrr, "bind", lambda a, b: a),
             "many threads": lambda: monkeypatch.setattr(torch, "get_num_threads", lambda: 1000),
@@ -42,7 +43,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(runtime, "get_device_info", lambda: info)
 
     def build(**changes):
-        known = {"version": "1", "isa": "avx2", "cuda": "13.0"}
+        known = {"version": "1", "isas": "scalar,avx2", "processor": "avx2", "isa": "avx2", "cuda": "13.0"}
         monkeypatch.setattr(doctor, "build_info", lambda: {**known, **changes})
 
     def refused():
@@ -65,6 +66,7 @@ FAULTS = {
     "hidden GPU": ("CUDA_VISIBLE_DEVICES='' hides the GPU", "unset CUDA_VISIBLE_DEVICES"),
     "dead GPU": ("the GPU is listed, but does not compute", "nvidia-smi"),
     "no kernels": ("this build has no CUDA kernels", "TORCH_HRR_CUDA=1 pip install"),
+    "other machine": ("it has no CPU kernels for this processor's avx2", "pip install --no-build-isolation"),
     "wrong ISA": ("TORCH_HRR_ISA must be scalar, avx2 or avx512, got 'mmx'", "unset TORCH_HRR_ISA"),
     "wrong result": ("binding is wrong: its largest error is ", "pip install --no-build-isolation"),
     "many threads": ("torch uses 1000 threads on ", "export OMP_NUM_THREADS="),

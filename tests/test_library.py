@@ -103,3 +103,15 @@ def test_compiled_graphs_on_disk_are_those_of_one_build_of_the_library(tmp_path,
 def test_the_hash_of_the_library_is_in_the_keys_of_compiled_graphs():
     digest = hashlib.sha256(_library.load().read_bytes()).hexdigest()
     assert torch.compiler.config.cache_key_tag.count(f";torch_hrr={digest[:16]}") == 1
+
+
+def test_a_library_of_another_machine_is_told_to_be_slow(monkeypatch):
+    monkeypatch.delenv("TORCH_HRR_ISA", raising=False)
+    monkeypatch.setattr(_library, "_mark_compile_caches", lambda library: None)
+    for isas, processor in (("scalar,avx2", "avx512"), ("scalar", "avx2")):
+        told = {"isas": isas, "processor": processor}
+        monkeypatch.setattr(_library, "_info", lambda library, told=told: told)
+        with pytest.warns(RuntimeWarning, match=f"without CPU kernels for this one's {processor}.* mend it with: pip"):
+            _library.load.__wrapped__()
+    monkeypatch.setenv("TORCH_HRR_ISA", "scalar")
+    _library.load.__wrapped__()

@@ -43,8 +43,12 @@ def tree_status() -> str | None:
 def build(directory: Path) -> Path:
     before = tree_status()
     # The same kind of build as the one that is installed, so that its objects serve again.
-    cuda = "0" if _library.build_info()["cuda"] == "none" else "1"
-    environment = os.environ | {"TORCH_HRR_CUDA": cuda, "MAX_JOBS": os.environ.get("MAX_JOBS", "2")}
+    built = _library.build_info()
+    kind = {
+        "TORCH_HRR_CUDA": "0" if built["cuda"] == "none" else "1",
+        "TORCH_HRR_ISAS": built["isas"].replace(",", ";"),
+    }
+    environment = os.environ | kind | {"MAX_JOBS": os.environ.get("MAX_JOBS", "2")}
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     call(*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", directory, ROOT, env=environment)
     (wheel,) = directory.glob("torch_hrr-*.whl")

@@ -6,6 +6,8 @@ import ctypes
 import functools
 import hashlib
 import json
+import os
+import warnings
 from pathlib import Path
 
 import torch
@@ -42,6 +44,14 @@ def load() -> Path:
         )
     torch.ops.load_library(str(_LIBRARY))
     _mark_compile_caches(_LIBRARY)
+    told = _info(_LIBRARY)
+    if told["processor"] not in told["isas"].split(",") and "TORCH_HRR_ISA" not in os.environ:
+        warnings.warn(
+            f"torch_hrr: built on another machine, without CPU kernels for this one's {told['processor']}, so that it "
+            f"is slow; mend it with: {_REBUILD}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return _LIBRARY
 
 
@@ -56,16 +66,22 @@ def _mark_compile_caches(library: Path) -> None:
     torch.compiler.config.cache_key_tag += f";torch_hrr={digest[:16]}"
 
 
-@functools.cache
-def _told() -> dict[str, str]:
-    """What the library says of itself."""
-    function = ctypes.CDLL(str(load())).torch_hrr_build_info
+def _info(library: Path) -> dict[str, str]:
+    function = ctypes.CDLL(str(library)).torch_hrr_build_info
     function.restype = ctypes.c_char_p
     return dict(line.split("=", 1) for line in function().decode().splitlines())
 
 
+@functools.cache
+def _told() -> dict[str, str]:
+    """What the library says of itself."""
+    return _info(load())
+
+
 def build_info() -> dict[str, str]:
-    """What the library says of itself: version, torch, cuda ("none" without), isa (the instruction set in use).
+    """What the library says of itself: version, torch, cuda ("none" without) and instruction sets.
+
+    These are isas, those of its CPU kernels, processor, the best of this machine, and isa, the one in use.
 
     Raises:
         RuntimeError: TORCH_HRR_ISA names an instruction set that is unknown or that this processor lacks.

@@ -15,7 +15,8 @@ from torch_hrr import hrr, runtime
 from torch_hrr._library import build_info
 from torch_hrr.runtime.memory import available_memory
 
-_REBUILD = "TORCH_HRR_CUDA=1 pip install --no-build-isolation --force-reinstall --no-deps . (in the source tree)"
+_REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps . (in the source tree)"
+_REBUILD = f"TORCH_HRR_CUDA=1 {_REINSTALL}"
 _LEAST_MEMORY = 2**31
 # Packages that parts of torch_hrr use: the module, and what for.
 _EXTRAS = {
@@ -68,7 +69,13 @@ def _library() -> Iterator[Finding]:
         yield Finding("wrong", str(error), "unset TORCH_HRR_ISA")
         return
     yield Finding("ok", f"the library of version {build['version']} is loaded, for torch {torch.__version__}")
-    yield Finding("ok", f"CPU kernels use {build['isa']}")
+    if build["processor"] in build["isas"].split(","):
+        yield Finding("ok", f"CPU kernels use {build['isa']}")
+    else:
+        text = (
+            f"the library was built on another machine: it has no CPU kernels for this processor's {build['processor']}"
+        )
+        yield Finding("wrong", text, _REINSTALL)
     a, b = torch.randn(2, 4, 64, dtype=torch.float64, device="cpu", generator=torch.Generator().manual_seed(0))
     places = (torch.arange(64).view(64, 1) - torch.arange(64)) % 64
     exact = torch.einsum("rj,rkj->rk", a, b[:, places])

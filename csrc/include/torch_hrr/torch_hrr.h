@@ -241,6 +241,7 @@ TORCH_HRR_API std::string row_plan(const std::string& op, int64_t dim, const std
 extern "C" TORCH_HRR_API const char* torch_hrr_row_plan(const char* op, int64_t dim, const char* dtype,
                                                         const char* device);
 
-// "key=value" lines: version, torch, cuda, isa. The instruction set is chosen at the first call (TORCH_HRR_ISA forces
+// "key=value" lines: version, torch, cuda, isas (what the CPU kernels were built for), processor (the best of this
+// machine), isa (what is used). The instruction set is chosen at the first call (TORCH_HRR_ISA forces
 // one); an unknown or unavailable name gives an "error=" line.
 extern "C" TORCH_HRR_API const char* torch_hrr_build_info();

@@ -257,7 +257,7 @@ TEST(ApiRowPlan, SaysWhichKernelServesRows) {
 
 TEST(ApiBuildInfo, NamesWhatWasBuilt) {
   const std::string info = torch_hrr_build_info();
-  for (const char* key : {"version=", "\ntorch=2.", "\ncuda=", "\nisa="}) {
+  for (const char* key : {"version=", "\ntorch=2.", "\ncuda=", "\nisas=scalar", "\nprocessor=", "\nisa="}) {
     EXPECT_NE(info.find(key), std::string::npos) << info;
   }
 }
