@@ -162,8 +162,8 @@ def act_together(environment: str, observations: Tensor, rewards: Tensor) -> Ten
 
 def act_one_by_one(environment: str, observations: Tensor, rewards: Tensor) -> Tensor:
     _, singles = agents(environment, len(rewards))
-    pairs = zip(singles, observations.numpy(), rewards.numpy(), strict=True)
-    return torch.tensor([agent.act(observation, reward) for agent, observation, reward in pairs])
+    given = zip(singles, observations.numpy(), rewards.tolist(), strict=True)
+    return torch.stack([torch.as_tensor(agent.act(observation, reward)) for agent, observation, reward in given])
 
 
 def agents_entry(environment: str, observed: int, batch: int) -> Entry:

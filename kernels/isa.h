@@ -15,7 +15,7 @@ Isa processor_isa();
 
 const char* isa_name(Isa isa);
 
-// Of the widest vectors that its kernels take.
+// Bytes of the widest vectors of its kernels.
 constexpr int vector_bytes(Isa isa) {
   return isa == Isa::kAvx512 ? 64 : isa == Isa::kAvx2 ? 32 : 16;
 }

@@ -109,7 +109,7 @@ def test_none_is_the_device_that_is_set_where_another_default_is_written(call, g
         assert str(error).endswith("device must have memory, got meta")
 
 
-# Functions of encoding are typed by their inputs; a pool, whose default is written, has no tensor yet; a plan is words.
+# Functions of encoding are typed by their inputs; a pool, whose default is written, has no tensor yet; a plan is text.
 TYPED = {"TensorPool", "plan", "embed_positions", "sinusoidal_convention", "sinusoidal_encoding", "sinusoidal_features"}
 
 

@@ -52,6 +52,7 @@ def machine(monkeypatch):
     def without(module, found=importlib.util.find_spec):
         return None if module == "matplotlib" else found(module)
 
+    monkeypatch.delenv("TORCH_HRR_ISA", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(shutil, "which", lambda program: None)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
@@ -66,7 +67,7 @@ FAULTS = {
     "hidden GPU": ("CUDA_VISIBLE_DEVICES='' hides the GPU", "unset CUDA_VISIBLE_DEVICES"),
     "dead GPU": ("the GPU is listed, but does not compute", "nvidia-smi"),
     "no kernels": ("this build has no CUDA kernels", "TORCH_HRR_CUDA=1 pip install"),
-    "other machine": ("it has no CPU kernels for this processor's avx2", "pip install --no-build-isolation"),
+    "other machine": ("no CPU kernels for this processor's avx2", "pip install --no-build-isolation"),
     "wrong ISA": ("TORCH_HRR_ISA must be scalar, avx2 or avx512, got 'mmx'", "unset TORCH_HRR_ISA"),
     "wrong result": ("binding is wrong: its largest error is ", "pip install --no-build-isolation"),
     "many threads": ("torch uses 1000 threads on ", "export OMP_NUM_THREADS="),

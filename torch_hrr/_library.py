@@ -43,15 +43,9 @@ def load() -> Path:
             f"torch_hrr: built for torch {built_for}, but {torch.__version__} is installed; mend it with: {_REBUILD}"
         )
     torch.ops.load_library(str(_LIBRARY))
+    if slow := slow_kernels(_info(_LIBRARY)):
+        warnings.warn(f"torch_hrr: {slow}; mend it with: {_REBUILD}", RuntimeWarning, stacklevel=2)
     _mark_compile_caches(_LIBRARY)
-    told = _info(_LIBRARY)
-    if told["processor"] not in told["isas"].split(",") and "TORCH_HRR_ISA" not in os.environ:
-        warnings.warn(
-            f"torch_hrr: built on another machine, without CPU kernels for this one's {told['processor']}, so that it "
-            f"is slow; mend it with: {_REBUILD}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
     return _LIBRARY
 
 
@@ -64,6 +58,14 @@ def _mark_compile_caches(library: Path) -> None:
     with library.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     torch.compiler.config.cache_key_tag += f";torch_hrr={digest[:16]}"
+
+
+def slow_kernels(info: dict[str, str]) -> str:
+    """What is slow about the library's CPU kernels on this machine, by what it says of itself; empty if nothing is."""
+    best = info.get("processor", "")
+    if best in info.get("isas", best).split(",") or os.environ.get("TORCH_HRR_ISA"):
+        return ""
+    return f"the library has no CPU kernels for this processor's {best}: it was built on another machine, or without"
 
 
 def _info(library: Path) -> dict[str, str]:

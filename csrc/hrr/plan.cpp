@@ -70,6 +70,10 @@ Storage storage_named(const std::string& dtype) {
   TORCH_CHECK_TYPE(false, "plan: dtype must be float32, float64, float16 or bfloat16, got ", dtype);
 }
 
+std::string counted(int64_t count, const char* noun) {
+  return c10::str(count, " ", noun, count == 1 ? "" : "s");
+}
+
 std::string matrix_of(int64_t dim, int64_t lanes) {
   const int64_t rows = kernels::matrix_rows(dim, static_cast<int>(lanes));
   return c10::str("a matrix of ", rows, " x ", dim / rows, " numbers");
@@ -78,8 +82,6 @@ std::string matrix_of(int64_t dim, int64_t lanes) {
 // A row by itself on the CPU.
 std::string path_on_cpu(const RowPlan& plan, const Planned& of, int64_t dim, int64_t lanes) {
   switch (plan.path) {
-    case RowPath::kDirect:
-      return "by the sum of D^2 products (kernels/hrr/engine.h)";
     case RowPath::kHalf:
       return c10::str("as ", dim / 2, " complex numbers (kernels/fft/fft.h)");
     case RowPath::kPadded:
@@ -102,23 +104,17 @@ std::string path_on_cpu(const RowPlan& plan, const Planned& of, int64_t dim, int
 
 std::string on_cpu(const Planned& of, Storage storage, int64_t dim) {
   const RowPlan plan = kernels::cpu_row_plan(of.family, storage, dim);
-  const int64_t lanes = kernels::vector_bytes(kernels::active_isa()) / (storage == Storage::kDouble ? 8 : 4);
+  const int64_t lanes = kernels::row_lanes(kernels::active_isa(), storage);
   const std::string single = path_on_cpu(plan, of, dim, lanes);
+  const std::string rest = c10::str("; those out of range one by one, ", single);
   switch (plan.group) {
     case RowGroup::kLanes:
-      return c10::str(lanes,
-                      " rows side by side, each in a lane (kernels/hrr/lane_rows.h); those far from norm 1 one "
-                      "by one, ",
-                      single);
+      return c10::str(lanes, " rows side by side, each in a lane (kernels/hrr/lane_rows.h)", rest);
     case RowGroup::kMatrixLanes:
-      return c10::str(
-          lanes, " rows side by side, each in a lane as ", matrix_of(dim, lanes),
-          " (kernels/hrr/matrix_lane_rows.h); the few that are left, and those far from norm 1, one by one");
+      return c10::str(lanes, " rows side by side, each in a lane as ", matrix_of(dim, lanes),
+                      " (kernels/hrr/matrix_lane_rows.h); the few that are left, and those out of range, one by one");
     case RowGroup::kRegisters:
-      return c10::str(512 / dim,
-                      " rows together within the registers (kernels/hrr/in_register_spectrum.h); those far "
-                      "from norm 1 one by one, ",
-                      single);
+      return c10::str(counted(512 / dim, "row"), " within the registers (kernels/hrr/in_register_spectrum.h)", rest);
     default:
       return plan.path == RowPath::kLibrary ? single : c10::str("one by one, ", single);
   }
@@ -127,16 +123,14 @@ std::string on_cpu(const Planned& of, Storage storage, int64_t dim) {
 std::string on_cuda(const Planned& of, Storage storage, int64_t dim, int64_t shared_bytes) {
   const RowPlan plan = kernels::cuda_row_plan(of.family, storage, dim, shared_bytes);
   switch (plan.path) {
-    case RowPath::kDirect:
-      return "by the sum of D^2 products (kernels/hrr/direct_convolution.cuh)";
     case RowPath::kHalf:
       return c10::str("as ", dim / 2, " complex numbers (kernels/fft/fft.cuh)");
     case RowPath::kPadded:
       return c10::str("padded to ", plan.length, " numbers and folded, as ", plan.length / 2,
                       " complex numbers (kernels/fft/fft.cuh)");
     case RowPath::kMixed:
-      return c10::str("a block each, as ", dim % 2 == 0 ? dim / 2 : dim,
-                      " complex numbers in shared memory (kernels/hrr/mixed_rows.cuh)");
+      return c10::str("a block each, as ", counted(dim % 2 == 0 ? dim / 2 : dim, "complex number"),
+                      " in shared memory (kernels/hrr/mixed_rows.cuh)");
     case RowPath::kDoubleChirp:
       return c10::str("by Bluestein's algorithm in double over ", plan.length,
                       " complex numbers (kernels/hrr/chirp.cuh)");

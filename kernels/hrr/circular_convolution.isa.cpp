@@ -9,6 +9,17 @@ namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 namespace {
 
+// What plans are made for.
+#if defined(__AVX512F__)
+constexpr Isa kThisIsa = Isa::kAvx512;
+#elif defined(__AVX2__)
+constexpr Isa kThisIsa = Isa::kAvx2;
+#else
+constexpr Isa kThisIsa = Isa::kScalar;
+#endif
+static_assert(row_lanes(kThisIsa, Storage::kFloat) == kLanes<float> &&
+              row_lanes(kThisIsa, Storage::kDouble) == kLanes<double>);
+
 template <typename S>
 BindSuperposeRow<S> row_of_bind(const BindParams& params, const S* a, const S* b) {
   return {a, b, nullptr, 1, 0, 0, 0, params.product, params.normalize, params.eps};
@@ -34,14 +45,9 @@ void single_bind_rows(const BindParams& params, int64_t begin, int64_t end, void
       if (prefetch && r + 1 < end) {
         next = {base_a + row_offset(params.map, 0, r + 1), base_b + row_offset(params.map, 1, r + 1)};
       }
-      bool done = false;
-      if constexpr (std::is_same_v<Engine, DirectEngine<S>>) {
-        done = try_bind_superpose_row<S, Engine>(engine, row, {a}, {b}, sum, out);
-      } else if (params.product == Product::kConvolution) {
-        done = try_bind_row<Product::kConvolution, S>(engine, row, next, operands, out);
-      } else {
-        done = try_bind_row<Product::kCorrelation, S>(engine, row, next, operands, out);
-      }
+      const bool done = params.product == Product::kConvolution
+                            ? try_bind_row<Product::kConvolution, S>(engine, row, next, operands, out)
+                            : try_bind_row<Product::kCorrelation, S>(engine, row, next, operands, out);
       if (!done) {
         scaled_row<S>(engine, row, a, b, sum, out);
         operands.forget();

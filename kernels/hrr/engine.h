@@ -1,4 +1,4 @@
-// How a row by itself is multiplied: the direct sum for short rows, spectra for the others. All offer the same steps
+// How a row by itself is multiplied, by its spectrum. All offer the same steps
 // (load, clear, accumulate, finish), so that the per-row decisions are written once.
 #pragma once
 
@@ -196,64 +196,6 @@ struct MatrixEngine {
   }
   T* finish(Product, Operand spectrum) const {
     inverse(spectrum, T{1} / static_cast<T>(points), stage);
-    return stage;
-  }
-};
-
-// The O(D^2) sum, in double for every storage type.
-template <typename S>
-struct DirectEngine {
-  using T = compute_t<S>;
-  using Operand = double*;
-  static constexpr int kWidth = 4;
-
-  int64_t dim;
-  T* stage;
-
-  static int64_t scratch_bytes(int64_t dim, int operands) {
-    return (operands + 1) * (dim * static_cast<int64_t>(sizeof(double)) + 64);
-  }
-  KERNEL_HOST_DEVICE DirectEngine(int64_t the_dim, void* scratch, int64_t& used) : dim(the_dim) {
-    stage = aligned<T>(scratch, used, dim);
-  }
-  KERNEL_HOST_DEVICE Operand operand(void* scratch, int64_t& used) const {
-    return aligned<double>(scratch, used, dim);
-  }
-  void load_reals(const T* row, Operand values) const {
-    for (int64_t i = 0; i < dim; ++i) {
-      values[i] = static_cast<double>(row[i]);
-    }
-  }
-  void load(const S* row, int exponent, Operand values) const {
-    widen_row<S>(row, dim, stage);
-    load_reals(stage, values);
-    if (exponent != 0) {
-      scale_row(values, dim, exponent);
-    }
-  }
-  void clear(Operand sum) const {
-    for (int64_t i = 0; i < dim; ++i) {
-      sum[i] = 0;
-    }
-  }
-  void accumulate(Product product, Operand a, Operand b, T weight, Operand sum) const {
-    for (int64_t n = 0; n < dim; ++n) {
-      double total = 0;
-      for (int64_t m = 0; m < dim; ++m) {
-        // convolution: a[m] b[(n-m) mod D]; correlation: a[(n+m) mod D] b[m]
-        if (product == Product::kConvolution) {
-          total = multiply_add(a[m], b[n >= m ? n - m : n - m + dim], total);
-        } else {
-          total = multiply_add(a[n + m < dim ? n + m : n + m - dim], b[m], total);
-        }
-      }
-      sum[n] = multiply_add(static_cast<double>(weight), total, sum[n]);
-    }
-  }
-  T* finish(Product, Operand sum) const {
-    for (int64_t i = 0; i < dim; ++i) {
-      stage[i] = static_cast<T>(sum[i]);
-    }
     return stage;
   }
 };

@@ -49,26 +49,15 @@ void with_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& bod
   if (row.path == RowPath::kPadded) {
     return with_spectral_engine<S, true>(row.length, dim, scratch, body);
   }
-  if (row.path != RowPath::kDirect) {
-    return with_native_engine<S>(row, dim, scratch, body);
-  }
-  int64_t used = 0;
-  const DirectEngine<S> engine(dim, scratch, used);
-  body(engine, used);
+  with_native_engine<S>(row, dim, scratch, body);
 }
 
 // Bytes for an engine with `operands` arrays and `rows` further rows of the compute type.
 template <typename S>
 int64_t scratch_bytes(const RowPlan& row, int64_t dim, int operands, int rows) {
   const int64_t extra = rows * (dim * static_cast<int64_t>(sizeof(compute_t<S>)) + 64);
-  switch (row.path) {
-    case RowPath::kDirect:
-      return DirectEngine<S>::scratch_bytes(dim, operands) + extra;
-    case RowPath::kPadded:
-      return SpectralEngine<S, 4, true>::scratch_bytes(row.length / 2, operands) + extra;
-    default:
-      return native_scratch_bytes<S>(row, dim, operands) + extra;
-  }
+  return extra + (row.path == RowPath::kPadded ? SpectralEngine<S, 4, true>::scratch_bytes(row.length / 2, operands)
+                                               : native_scratch_bytes<S>(row, dim, operands));
 }
 
 // True where the engine's product is a complete spectrum of the row itself, so that Parseval gives its norm.

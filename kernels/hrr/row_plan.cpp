@@ -14,7 +14,6 @@
 namespace torch_hrr::kernels {
 namespace {
 
-constexpr int64_t kMaxDirectDim = 16;
 // Bluestein's algorithm over fewer numbers goes in double: the rounding of float would count beside the bins that are
 // taken for empty.
 constexpr int64_t kMinFloatChirp = 32;
@@ -27,6 +26,7 @@ constexpr int64_t kMaxPowerLaneDim = 128;
 constexpr int64_t kMaxLaneElements = int64_t{1} << 14;
 
 // GPUs transform powers of two in this range by kernels of their length, and pad up to kMaxPaddedDim.
+constexpr int64_t kMinPowerOfTwo = int64_t{2} << kMinDeviceFftLog2;
 constexpr int64_t kMaxPowerOfTwo = int64_t{2} << kMaxDeviceFftLog2;
 constexpr int64_t kMaxPaddedDim = kMaxPowerOfTwo / 2;
 // Rows that a block holds at once of products and spectra, and of sums of products.
@@ -74,8 +74,7 @@ RowPlan path_on_cpu(RowFamily family, int64_t dim, int64_t width) {
     return {RowPath::kLibrary, RowGroup::kAlone, dim};
   }
   if (is_product(family)) {
-    return dim <= kMaxDirectDim ? RowPlan{RowPath::kDirect, RowGroup::kAlone, dim}
-                                : RowPlan{RowPath::kPadded, RowGroup::kAlone, padded_row_length(dim)};
+    return {RowPath::kPadded, RowGroup::kAlone, padded_row_length(dim)};
   }
   // Even rows go as half as many complex numbers, if those fill a vector from either end.
   const bool halved = dim % 2 == 0 && dim >= kMinFloatChirp && dim >= 4 * width;
@@ -111,7 +110,7 @@ RowGroup group_on_cpu(RowFamily family, Storage storage, int64_t dim, int64_t it
 }  // namespace
 
 RowPlan cpu_row_plan(RowFamily family, Storage storage, int64_t dim, int64_t items) {
-  const int64_t width = vector_bytes(active_isa()) / (storage == Storage::kDouble ? 8 : 4);
+  const int64_t width = row_lanes(active_isa(), storage);
   RowPlan plan = path_on_cpu(family, dim, width);
   if (plan.path != RowPath::kLibrary) {
     plan.group = group_on_cpu(family, storage, dim, items, width, plan.path);
@@ -130,10 +129,7 @@ RowPlan cuda_row_plan(RowFamily family, Storage storage, int64_t dim, int64_t sh
   if (family == RowFamily::kMultibindBackward) {
     return planned(RowPath::kLibrary, dim);
   }
-  if (dim <= kMaxDirectDim && is_product(family)) {
-    return planned(RowPath::kDirect, dim);
-  }
-  if (dim > kMaxDirectDim && dim <= kMaxPowerOfTwo && (dim & (dim - 1)) == 0) {
+  if (dim >= kMinPowerOfTwo && dim <= kMaxPowerOfTwo && (dim & (dim - 1)) == 0) {
     return planned(RowPath::kHalf, dim);
   }
   if (!is_product(family)) {
@@ -144,17 +140,18 @@ RowPlan cuda_row_plan(RowFamily family, Storage storage, int64_t dim, int64_t sh
                ? planned(RowPath::kDoubleChirp, int64_t{1} << device_chirp_log2(dim))
                : planned(RowPath::kLibrary, dim);
   }
-  int64_t padded = 1;
+  const int buffers = family == RowFamily::kProductSum ? kSumBuffers : kBuffers;
+  if (dim > kMaxPaddedDim) {
+    return planned(fits(buffers) ? RowPath::kMixed : RowPath::kLibrary, dim);
+  }
+  int64_t padded = kMinPowerOfTwo;
   while (padded < 2 * dim - 1) {
     padded *= 2;
   }
   // Rows that could be padded are transformed at their own length where that is counted to ask for less. Of short rows
   // a block that pads takes several; odd rows have D points, not D/2.
   const bool counted = dim >= 192 && dim % 2 == 0 && 2 * padded >= 5 * dim;
-  if ((dim > kMaxPaddedDim || counted) && fits(family == RowFamily::kProductSum ? kSumBuffers : kBuffers)) {
-    return planned(RowPath::kMixed, dim);
-  }
-  return dim <= kMaxPaddedDim ? planned(RowPath::kPadded, padded) : planned(RowPath::kLibrary, dim);
+  return counted && fits(buffers) ? planned(RowPath::kMixed, dim) : planned(RowPath::kPadded, padded);
 }
 
 }  // namespace torch_hrr::kernels

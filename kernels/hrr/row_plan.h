@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/isa.h"
 #include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
@@ -26,14 +27,13 @@ enum class RowFamily : int32_t {
 // How a row is transformed by itself.
 enum class RowPath : int32_t {
   kLibrary,      // by no kernel: by a library's FFT, or by operators that have kernels
-  kDirect,       // not at all: the O(D^2) sum, in double on the CPU
   kHalf,         // as D/2 complex numbers
   kPadded,       // the same after zeros for the linear convolution, which is folded at the end
   kMatrix,       // as a matrix with an odd number of rows
   kMixed,        // as D or D/2 complex numbers of any small factors, in a block's shared memory on a GPU
   kChirp,        // by Bluestein's algorithm
   kHalfChirp,    // the same of D/2 complex numbers
-  kDoubleChirp,  // in double, on a GPU of rows in double
+  kDoubleChirp,  // the same in double; on a GPU the rows are in double too
 };
 
 // Which rows are transformed side by side on the CPU; those that are left go by themselves.
@@ -63,6 +63,12 @@ constexpr int64_t items_of(const Params& params) {
   } else {
     return 1;
   }
+}
+
+// Lanes of the vectors that rows are transformed in on the CPU: kLanes of their compute type.
+constexpr int row_lanes(Isa isa, Storage storage) {
+  const int lanes = vector_bytes(isa) / (storage == Storage::kDouble ? 8 : 4);
+  return lanes < 4 ? 4 : lanes;
 }
 
 // On the CPU with the instruction set in use; items as of items_of.

@@ -547,6 +547,25 @@ def test_what_a_brain_that_rests_would_see_does_not_matter():
         agents.act(np.full((3, 4), np.nan, np.float32))
 
 
+def test_brains_that_change_places_stay_themselves():
+    envs = gymnasium.vector.SyncVectorEnv([functools.partial(gymnasium.make, "CartPole-v1")] * 3)
+    group = gym.VectorFieldAgent(gym.brains_for(envs, **LEARNS), envs)
+    singles = [gym.FieldAgent(copy.deepcopy(agent.brain), gymnasium.make("CartPole-v1")) for agent in group.agents]
+    for order in ((0, 1, 2), (1, 0, 2), (1, 2, 0)):
+        brains = [singles[i].brain for i in order]
+        for agent, brain in zip(group.agents, [group.agents[i].brain for i in order], strict=True):
+            agent.brain = brain
+        for agent, brain in zip(singles, brains, strict=True):
+            agent.brain = brain
+        observations = np.random.default_rng(0).uniform(-0.5, 0.5, (3, 4)).astype(np.float32)
+        actions = group.act(observations, [1.0, 0.5, -1.0])
+        rewarded = zip(singles, observations, (1.0, 0.5, -1.0), strict=True)
+        assert actions.tolist() == [agent.act(observation, reward) for agent, observation, reward in rewarded]
+        pairs = [(one.brain, other.brain) for one, other in zip(group.agents, singles, strict=True)]
+        assert all(torch.equal(one.weights, other.weights) for one, other in pairs)
+        assert all(torch.equal(one.prediction, other.prediction) for one, other in pairs)
+
+
 def test_brains_of_a_vector_step_in_one_call_and_stay_whole(tmp_path):
     """Each goes on by itself, copied, saved or changed; then those that are left go together again."""
     envs = gymnasium.vector.SyncVectorEnv([functools.partial(gymnasium.make, "Pendulum-v1")] * 3)

@@ -12,7 +12,7 @@ from torch_hrr._library import build_info, has_cuda_kernels
 from torch_hrr.hrr._plan import _OPS
 
 ROOT = Path(__file__).resolve().parents[2]
-DIMS = (1, 16, 17, 100, 128, 360, 512, 1000, 1003, 1006, 4097, 8192, 20000, 1 << 21)
+DIMS = (1, 16, 17, 100, 128, 360, 512, 1000, 1003, 1006, 4097, 8192, 20000, 1 << 21, 1 << 62)
 DEVICE_TYPES = ("cpu", *(("cuda",) if has_cuda_kernels() else ()))
 
 

@@ -54,7 +54,10 @@ class Sensors:
         return sensory[0]
 
     def each(self, observations: Any, asked: Sequence[bool]) -> list[list[float]]:
-        """Of each of the observations that are asked for, of an array in one pass; zeros or any number of others."""
+        """Sensory values of the observations that are asked for; those of the others mean nothing.
+
+        An array is encoded in one pass.
+        """
         if isinstance(self.space, spaces.Box) and isinstance(observations, np.ndarray):
             fits = observations.dtype.kind in "biuf" and observations.shape == (len(asked), *self.space.shape)
             sensory, fits = self._encoded(observations.reshape(len(asked), -1)) if fits else ([], False)
@@ -63,9 +66,10 @@ class Sensors:
         return [self(each) if needed else [0.0] * self.size for each, needed in zip(observations, asked, strict=True)]
 
     def _encoded(self, values: Any) -> tuple[list[list[float]], bool]:
-        """Of each row, and whether all are finite and within their bounds."""
+        """The sensory values of each row, and whether all are finite and within bounds."""
         flat = values.astype(np.float64)
-        encoded = (flat - self.middle) / self.half
+        with np.errstate(over="ignore"):
+            encoded = (flat - self.middle) / self.half
         if not self.bounded.all():
             encoded = np.where(self.bounded, encoded, np.tanh(flat))
         fits = bool((np.isfinite(flat) & (np.abs(encoded) <= LARGEST)).all())

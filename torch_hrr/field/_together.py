@@ -16,6 +16,9 @@ from torch_hrr._shared import writable_anywhere
 from torch_hrr.field._control import ControlBrain
 from torch_hrr.field.brain import METRICS, FieldBrain
 
+State = dict[str, Any] | Callable[[], dict[str, Any]]
+"""A cycle's state, or what makes it."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -57,7 +60,8 @@ class Together:
     @classmethod
     def of(cls, brains: Sequence[FieldBrain], before: Self | None = None) -> Self | None:
         """`before` if it still holds these brains, else new rows; None of brains that cannot go together."""
-        if before is not None and all([each.__dict__.get("_together") is before for each in brains]):
+        held = [each.__dict__.get("_together") for each in brains]
+        if before is not None and before.brains == tuple(brains) and all([each is before for each in held]):
             return before
         control = [each for each in brains if type(each) is ControlBrain]
         if len(control) < max(2, len(brains)):
@@ -89,8 +93,8 @@ def _is_shared(brain: ControlBrain) -> bool:
 
 def cycles(
     brains: Sequence[FieldBrain], asked: Asked, before: Together | None
-) -> tuple[list[list[float]], list[Callable[[], dict[str, Any]] | None], Together | None]:
-    """The motors of each brain, what makes its state, or None of those that rest, and the rows, for the next call.
+) -> tuple[list[list[float]], list[State | None], Together | None]:
+    """The motors and states of all brains, None of those that rest, and the rows, for the next call.
 
     Brains that cannot go together go one after the other.
     """
@@ -114,6 +118,6 @@ def _apart(brains: Sequence[FieldBrain], asked: Asked) -> tuple[list[list[float]
     states: list[Any] = [None] * len(brains)
     for i, (brain, ended) in enumerate(zip(brains, asked.ended, strict=True)):
         if ended >= 0:
-            motors[i], state = brain.process_robot_cycle(asked.sensory[i], asked.rewards[i], ended == 1, ended == 2)
-            states[i] = partial(dict, state)
+            given = asked.sensory[i], asked.rewards[i], ended == 1, ended == 2
+            motors[i], states[i] = brain.process_robot_cycle(*given)
     return motors, states

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat, Unpack
 
@@ -22,7 +22,7 @@ from torch_hrr._repr import Described
 from torch_hrr._spec import Instance, Int, Real, Seed, Spec, takes
 from torch_hrr.field import functional
 from torch_hrr.field._control import ControlBrain
-from torch_hrr.field._together import Asked, Together, cycles
+from torch_hrr.field._together import Asked, State, Together, cycles
 from torch_hrr.field.brain import LARGEST, METRICS, BrainArguments, FieldBrain, created, single
 from torch_hrr.field.dynamics import DynamicField
 from torch_hrr.field.search import search
@@ -61,8 +61,6 @@ _PLACES, _STRENGTH, _WIDTH, _STEPS = 21, 40.0, 1.5, 5
 _REMEMBERS: dict[str, Any] = {"excitation": 30.0, "sigma_excitation": 2.0, "global_inhibition": 2.0, "tau": 2.0}
 # Of the process that torch's threads are in.
 _PROCESS = os.getpid()
-# A cycle's state, or what makes it.
-_State = dict[str, Any] | Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,11 +103,11 @@ class _Recorder:
         self.seed, self.frames_every, self.max_steps = seed, frames_every, max_steps
         self.rewards: list[float] = []
         self.actions: list[Any] = []
-        self.states: list[_State] = []
+        self.states: list[State] = []
         self.frames: list[Tensor] = []
         self.terminated = self.ended = False
 
-    def cycle(self, brain: FieldBrain, state: _State) -> None:
+    def cycle(self, brain: FieldBrain, state: State) -> None:
         if self.frames_every and len(self.states) % self.frames_every == 0:
             self.frames.append(brain.field.to("cpu", copy=True))
         self.states.append(state)
@@ -212,9 +210,13 @@ class FieldAgent(Described):
             reward = single(reward)
             if not isinstance(reward, SupportsFloat):
                 raise TypeError(f"act: reward must be a number, got {type(reward).__name__}")
+        try:
+            reward = float(reward)
+        except OverflowError:
+            reward = math.inf
         if not math.isfinite(reward):
             raise ValueError(f"act: reward must be finite, got {reward}")
-        told = self.reward_scale * float(reward)
+        told = self.reward_scale * reward
         if not isinstance(self.brain, ControlBrain):
             return min(max(told, -1.0), 1.0)
         if abs(told) > LARGEST:
@@ -266,7 +268,7 @@ class _Member(FieldAgent):
         spaces_of_one = envs.single_observation_space, envs.single_action_space
         self._connect("VectorFieldAgent", brain, *spaces_of_one, reward_scale)
 
-    _state: _State
+    _state: State
 
     # Made when it is read, of what the last cycle measured.
     @property
@@ -276,7 +278,7 @@ class _Member(FieldAgent):
         return state
 
     @state.setter
-    def state(self, state: _State) -> None:
+    def state(self, state: State) -> None:
         self._state = state
 
 
@@ -794,7 +796,8 @@ def _settings_for(
 
 def _numbers(values: Any) -> Any:
     """Python's numbers of an array that holds one after another; anything else as it is."""
-    return values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
+    is_plain = isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf"
+    return values.tolist() if is_plain else values
 
 
 def _code(terminated: bool, truncated: bool) -> float:

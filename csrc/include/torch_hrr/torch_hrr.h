@@ -242,6 +242,6 @@ extern "C" TORCH_HRR_API const char* torch_hrr_row_plan(const char* op, int64_t 
                                                         const char* device);
 
 // "key=value" lines: version, torch, cuda, isas (what the CPU kernels were built for), processor (the best of this
-// machine), isa (what is used). The instruction set is chosen at the first call (TORCH_HRR_ISA forces
-// one); an unknown or unavailable name gives an "error=" line.
+// machine), isa (what is used). The instruction set is chosen at the first call (TORCH_HRR_ISA forces one); an unknown
+// or unavailable name gives an "error=" line.
 extern "C" TORCH_HRR_API const char* torch_hrr_build_info();

@@ -39,10 +39,9 @@ RowPlan on_cuda(RowFamily family, int64_t dim, int64_t shared_bytes = kShared, S
 
 TEST(CpuRowPlan, ProductsGoByTheirLengthArePaddedOrLeftToALibrary) {
   const std::vector<std::tuple<RowPath, std::vector<int64_t>>> expected = {
-      {RowPath::kDirect, {1, 16}},
       {RowPath::kHalf, {32, 48, 96, 224, 512, 7680, 20000, kLongest}},
       {RowPath::kMatrix, {24, 40, 100, 1000, 1001, 10000, 30030}},
-      {RowPath::kPadded, {17, 22, 101, 1003, 17 * 64, 8192 + 8, 8192 + 32, kLongest / 2 - 1}},
+      {RowPath::kPadded, {1, 16, 17, 22, 101, 1003, 17 * 64, 8192 + 8, 8192 + 32, kLongest / 2 - 1}},
       {RowPath::kLibrary, {kLongest / 2 + 1, 2 * kLongest}},
   };
   for (const auto& [path, dims] : expected) {
@@ -119,8 +118,8 @@ TEST(CudaRowPlan, PowersOfTwoHaveKernelsOfTheirLength) {
 }
 
 TEST(CudaRowPlan, ProductsArePaddedUnlessTheirLengthAsksForLess) {
-  for (const int64_t dim : {1, 16}) {
-    EXPECT_EQ(on_cuda(RowFamily::kProduct, dim).path, RowPath::kDirect) << dim;
+  for (const int64_t dim : {1, 8, 16}) {
+    EXPECT_EQ(on_cuda(RowFamily::kProduct, dim), (RowPlan{RowPath::kPadded, RowGroup::kAlone, 32})) << dim;
   }
   for (const int64_t dim : {192, 300, 1100, 1500, 3000}) {
     EXPECT_EQ(on_cuda(RowFamily::kProduct, dim).path, RowPath::kMixed) << dim;
