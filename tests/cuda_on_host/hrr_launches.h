@@ -11,18 +11,9 @@
 
 namespace torch_hrr::kernels::hrr_testing {
 
-// In double: several rows of a warp, a warp's rows and a block's row, both widths of a run of elements.
-struct LengthsOfDouble {};
-template <typename Launch>
-void with_device_fft(LengthsOfDouble, const char* name, const RowPlan& row, int64_t dim, const Launch& launch_log2) {
-  if (row.length <= 32) {
-    with_device_fft(Lengths<4, 4>{}, name, row, dim, launch_log2);
-  } else {
-    with_device_fft(Lengths<8, 9>{}, name, row, dim, launch_log2);
-  }
-}
+// In double: a warp's rows and a block's row, both widths of a run of elements.
 template <typename S>
-using TestedLengths = std::conditional_t<std::is_same_v<S, double>, LengthsOfDouble, AllLengths>;
+using TestedLengths = std::conditional_t<std::is_same_v<S, double>, Lengths<8, 9>, AllLengths>;
 
 template <typename S>
 void run_binding(const BindParams& params, const Schedule& schedule, int threads) {

@@ -56,8 +56,8 @@ void profile_bind_backward(std::vector<Profile>& all, int64_t rows, int64_t dim,
            {"grad_b", params.grad_b, Role::kResult},
            twiddles<float>()},
           [&] {
-            launch_product_backward<AllLengths>("bind_backward", Storage::kFloat, params, twiddle_table<float>(),
-                                                HostLauncher{});
+            launch_product_backward<LongLengths>("bind_backward", Storage::kFloat, params, twiddle_table<float>(),
+                                                 HostLauncher{});
           });
 }
 
