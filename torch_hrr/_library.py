@@ -65,7 +65,7 @@ def slow_kernels(info: dict[str, str]) -> str:
     best = info.get("processor", "")
     if best in info.get("isas", best).split(",") or os.environ.get("TORCH_HRR_ISA"):
         return ""
-    return f"the library has no CPU kernels for this processor's {best}: it was built on another machine, or without"
+    return f"the library has no CPU kernels for this processor's {best}: it was built for another machine"
 
 
 def _info(library: Path) -> dict[str, str]:
