@@ -26,7 +26,7 @@ bool has_devices();
 
 // How the rows of params, of dtype, are transformed where the tensor lies.
 template <typename Params>
-kernels::RowPlan plan_rows(const Params& params, const at::Tensor& tensor, at::ScalarType dtype) {
+kernels::RowPlan plan_rows(const Params& params, [[maybe_unused]] const at::Tensor& tensor, at::ScalarType dtype) {
   const kernels::RowFamily family = family_of(params);
   const kernels::Storage storage = storage_of(dtype);
 #if defined(TORCH_HRR_WITH_CUDA)
