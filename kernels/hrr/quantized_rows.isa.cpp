@@ -719,7 +719,7 @@ class Search {
       const T* const query = prepared_.units + j * params_.dim;
       for (uint64_t mask = left_[j]; mask != 0;) {
         int64_t items[kTileItems];
-        const T* rows[kTileItems];
+        const T* rows[kTileItems] = {};
         int64_t taken = 0;
         for (; taken < kTileItems && mask != 0; mask &= mask - 1, ++taken) {
           items[taken] = items_[__builtin_ctzll(mask)];
