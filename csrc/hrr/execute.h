@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "csrc/execute.h"
-#include "kernels/hrr/chirp_rows.h"
 #include "kernels/hrr/circular_convolution.h"
 #include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/row_plan.h"

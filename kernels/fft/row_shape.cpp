@@ -47,7 +47,7 @@ constexpr RowTransform found_transform(int64_t n) {
   return rows > 0 ? RowTransform::kMatrix : RowTransform::kNone;
 }
 
-// Every call asks several times, and the divisions would take a good part of the time of a short row.
+// A call asks once or twice, and the divisions would take a good part of the time of a short row.
 constexpr int64_t kTabled = 2112;
 
 struct Shape {

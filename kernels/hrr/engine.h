@@ -1,5 +1,5 @@
-// How a row by itself is multiplied, by its spectrum. All offer the same steps
-// (load, clear, accumulate, finish), so that the per-row decisions are written once.
+// How a row by itself is multiplied, by its spectrum. All engines offer the same steps (load, clear, accumulate,
+// finish), so that the per-row decisions are written once.
 #pragma once
 
 #include "kernels/fft/matrix_transform.h"

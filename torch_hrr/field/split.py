@@ -392,8 +392,7 @@ class SplitField(DescribedModule):
         numbers = (call.decay, call.diffusion, steps, call.boundary, call.stencil)
         _ops.field_evolve.out(given, *numbers, out=out)
         if call.key is not None:
-            for _ in range(steps):
-                functional.advance_key_(call.key, self.numel)
+            functional.advance_key_(call.key, self.numel, steps)
 
     def _step(self, state: Tensor, other: Tensor, begin: int, end: int, call: _Call, beside: bool = False) -> None:
         """A step of the planes from one place of the state to another; `beside` leaves those around as they are."""
