@@ -15,7 +15,7 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /u
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_ISAS=all TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
-.PHONY: demo gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench install clean tools start
+.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench install clean tools start
 
 tools:
 	@command -v $(PYTHON) > /dev/null || { echo "torch_hrr: python3 (3.11 or later) was not found: apt-get install python3 python3-venv" >&2; exit 1; }
@@ -92,6 +92,12 @@ lint: $(VENV)/.test-tools
 MINORS ?= 2.11 2.12 2.13 2.14
 test-minors: $(VENV)/.test-tools
 	JOBS=$(JOBS) $(PY) tests/minors.py $(MINORS)
+
+# One wheel for all of them, with the CPU kernels of every instruction set and, where nvcc is, CUDA kernels for the
+# release list; each minor takes a build.
+WHEEL_MINORS ?= 2.11 2.12 2.13 2.14 2.15
+wheel: $(VENV)/.installed
+	MAX_JOBS=$(JOBS) $(PY) tests/minors.py --wheel dist $(WHEEL_MINORS)
 
 # A folder for a machine with a GPU, which then compiles nothing: docs/gpu.md.
 GPU_KIT ?= build/gpu-kit

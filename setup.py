@@ -1,12 +1,11 @@
-"""Builds libtorch_hrr.so with CMake and puts it, its header and its CMake package into the Python package.
+"""Builds the library with CMake and puts it, its header and its CMake package into the Python package.
 
 Environment: TORCH_HRR_CUDA (auto, 0 or 1: auto builds CUDA kernels where a GPU is there to run them), TORCH_HRR_ISAS
 (native, the default, builds CPU kernels for this machine and plain ones; all: for wheels that other machines run),
 TORCH_CUDA_ARCH_LIST, TORCH_HRR_WERROR, TORCH_HRR_CMAKE_ARGS, TORCH_HRR_BUILD_DIR (default build/torch-<version>),
-MAX_JOBS.
+MAX_JOBS, CUDA_HOME.
 """
 
-import json
 import os
 import shlex
 import shutil
@@ -15,6 +14,7 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, find_namespace_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -30,6 +30,7 @@ class CMakeBuild(build_ext):
     def run(self) -> None:
         try:
             import torch
+            from torch.utils import cpp_extension
         except ImportError:
             fail("torch must be installed first: pip install 'torch>=2.11,<2.16', and build with --no-build-isolation")
         for tool in ("cmake", "ninja"):
@@ -41,6 +42,8 @@ class CMakeBuild(build_ext):
         tree = os.environ.get("TORCH_HRR_BUILD_DIR", f"build/torch-{torch.__version__.replace('+', '-')}")
         build = ROOT / tree
         build.mkdir(parents=True, exist_ok=True)
+        if cpp_extension.CUDA_HOME is not None:
+            os.environ.setdefault("CUDA_HOME", cpp_extension.CUDA_HOME)
         self.call(
             "cmake",
             "-G",
@@ -49,7 +52,7 @@ class CMakeBuild(build_ext):
             str(ROOT),
             "-B",
             str(build),
-            f"-DTORCH_HRR_TORCH_ROOT={Path(torch.__file__).parent}",
+            f"-DTORCH_HRR_TORCH_ROOT={Path(cpp_extension.TORCH_LIB_PATH).parent}",
             f"-DTORCH_HRR_CUDA={os.environ.get('TORCH_HRR_CUDA') or 'auto'}",
             f"-DTORCH_HRR_ISAS={os.environ.get('TORCH_HRR_ISAS') or 'native'}",
             f"-DTORCH_HRR_EDITABLE={'ON' if parent == ROOT else 'OFF'}",
@@ -59,9 +62,9 @@ class CMakeBuild(build_ext):
         )
         jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
         self.call("cmake", "--build", str(build), "--target", "torch_hrr", "--parallel", jobs)
+        # What was built for another torch is of other sources.
+        shutil.rmtree(package / "lib", ignore_errors=True)
         self.call("cmake", "--install", str(build), "--prefix", str(package), "--component", "package")
-        record = {"torch": torch.__version__, "cuda": torch.version.cuda}
-        (package / "lib" / "build.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
 
     def call(self, *command: str) -> None:
         try:
@@ -76,6 +79,13 @@ class CMakeBuild(build_ext):
         return []
 
 
+class Wheel(bdist_wheel):
+    """A wheel for any Python on this platform: the library has no symbol of Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
 # `python -m torch_hrr bench` needs them where the package is installed, too: in a folder that can go on sys.path.
 BENCHMARKS = "torch_hrr.benchmarks.bench"
 
@@ -83,5 +93,5 @@ setup(
     packages=[*find_namespace_packages(include=["torch_hrr*"]), BENCHMARKS],
     package_dir={BENCHMARKS: "bench"},
     ext_modules=[Extension("torch_hrr.libtorch_hrr", sources=[])],
-    cmdclass={"build_ext": CMakeBuild},
+    cmdclass={"build_ext": CMakeBuild, "bdist_wheel": Wheel},
 )

@@ -168,7 +168,7 @@ KERNEL_HOST_DEVICE Simd<T, W> select(SimdMask<S, W> condition, Simd<T, W> yes, S
 // Bit j: whether the condition holds in lane j.
 template <typename T, int W>
 KERNEL_HOST_DEVICE uint32_t mask_of(SimdMask<T, W> condition) {
-  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+  [[maybe_unused]] constexpr int kBytes = W * static_cast<int>(sizeof(T));
 #if defined(__AVX2__)
   if constexpr (kBytes == 32) {
     const __m256i lanes = (__m256i)condition.lanes;
@@ -323,7 +323,7 @@ KERNEL_HOST_DEVICE Simd<uint32_t, W> gather(const uint32_t* table, Simd<uint32_t
 template <int W>
 KERNEL_HOST_DEVICE Simd<uint64_t, W> multiply_low_half(uint32_t factor, Simd<uint64_t, W> x) {
   const auto factors = Simd<uint64_t, W>::broadcast(factor).lanes;
-  using Lanes = typename Simd<uint64_t, W>::Lanes;
+  using Lanes [[maybe_unused]] = typename Simd<uint64_t, W>::Lanes;
 #if defined(__AVX512F__)
   if constexpr (W == 8) {
     // The zero-masked form, as in square_root.
@@ -363,7 +363,7 @@ KERNEL_HOST_DEVICE void store_as(Simd<U, W> value, T* target) {
 // Whether the condition holds in any lane.
 template <typename T, int W>
 KERNEL_HOST_DEVICE bool any(SimdMask<T, W> condition) {
-  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+  [[maybe_unused]] constexpr int kBytes = W * static_cast<int>(sizeof(T));
 #if defined(__AVX512F__)
   if constexpr (kBytes == 64) {
     return _mm512_test_epi32_mask((__m512i)condition.lanes, (__m512i)condition.lanes) != 0;
@@ -429,7 +429,7 @@ KERNEL_HOST_DEVICE Simd<T, W> fused_multiply_add(Simd<T, W> a, Simd<T, W> b, Sim
 
 template <typename T, int W>
 KERNEL_HOST_DEVICE Simd<T, W> square_root(Simd<T, W> x) {
-  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+  [[maybe_unused]] constexpr int kBytes = W * static_cast<int>(sizeof(T));
   [[maybe_unused]] constexpr bool kFloat = sizeof(T) == 4;
   using Lanes [[maybe_unused]] = typename Simd<T, W>::Lanes;
 #if defined(__AVX512F__)

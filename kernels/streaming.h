@@ -15,7 +15,7 @@ constexpr int64_t kLineBytes = 64;
 // threads see it after finish_streaming.
 template <typename T, int W>
 KERNEL_HOST_DEVICE void stream(Simd<T, W> a, T* target) {
-  constexpr int kBytes = W * static_cast<int>(sizeof(T));
+  [[maybe_unused]] constexpr int kBytes = W * static_cast<int>(sizeof(T));
 #if defined(__AVX512F__)
   if constexpr (kBytes == 64) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(target), (__m512i)a.lanes);

@@ -1,19 +1,26 @@
-"""Builds the CPU library for other minor versions of torch and runs a part of the tests on each: make test-minors.
+"""A wheel for several minor versions of torch (make wheel), and a part of the tests on each of them (make test-minors).
 
 A wheel of torch is unpacked into a folder of its own under build/, beside a link to the NVIDIA libraries that the
-environment's torch came with, which spares their five gigabytes. The kernels are compiled for this processor's best
-instruction set and without any.
+environment's torch came with, which spares their five gigabytes. What is built is the source distribution, unpacked,
+so that a file it lacks is seen. For the tests, kernels are compiled for this processor's best instruction set and
+without any, and the wheel is unpacked beside torch.
 """
 
+import argparse
+import functools
+import importlib.metadata
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import time
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "build" / "minors"
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 # Import, signatures, every operator's values beside plain torch, promotion and errors, every class, the calls of the
 # seed programs.
@@ -25,14 +32,16 @@ LEFT_OUT = "not test_equals_the_direct_sum and not of_unlike_size"
 
 def unpacked(minor: str) -> pathlib.Path:
     """The folder that holds this minor of torch, as site-packages would."""
-    site = ROOT / "build" / "minors" / minor / "site"
+    site = FOLDER / minor / "site"
+    if importlib.metadata.version("torch").startswith(f"{minor}.") and not site.exists():
+        site.mkdir(parents=True)
+        (site / "torch").symlink_to(PACKAGES / "torch")
     if not (site / "torch").is_dir():
         site.parent.mkdir(parents=True, exist_ok=True)
         download = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps")
         subprocess.run([*download, "--dest", str(site.parent), f"torch=={minor}.*"], check=True)
         (wheel,) = site.parent.glob("torch-*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site.with_name("part"))
+        unpack(wheel, site.with_name("part"))
         # Whole or not at all, whatever interrupts it.
         site.with_name("part").rename(site)
         wheel.unlink()
@@ -41,38 +50,97 @@ def unpacked(minor: str) -> pathlib.Path:
     return site
 
 
+@functools.cache
+def source() -> pathlib.Path:
+    """The source distribution, unpacked; what has not changed keeps its times, so that ninja leaves it alone."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for archive in FOLDER.glob("torch_hrr-*.tar.gz"):
+        archive.unlink()
+    command = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(FOLDER)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    (archive,) = FOLDER.glob("torch_hrr-*.tar.gz")
+    whole, part = FOLDER / "source", FOLDER / "part"
+    shutil.rmtree(part, ignore_errors=True)
+    with tarfile.open(archive) as content:
+        content.extractall(part, filter="data")
+    shutil.rmtree(whole, ignore_errors=True)
+    (part / archive.name.removesuffix(".tar.gz")).rename(whole)
+    return whole
+
+
 def environment(site: pathlib.Path) -> dict[str, str]:
-    """What a process needs to find this torch, and the torch_hrr that is built beside it."""
+    """What a process needs to find this torch, and the torch_hrr that lies beside it."""
     # Without the last, the clone, whose library is for another torch, would be found first.
     return os.environ | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
 
 
-def build(site: pathlib.Path, tree: str, **settings: str) -> None:
-    """Builds torch_hrr into `site`, in a build tree of this name beside it."""
+def build(site: pathlib.Path, tree: str, package: pathlib.Path, *further: str, **settings: str) -> None:
+    """Builds torch_hrr into the folder `package`, for the torch of `site`, in a build tree of this name beside it.
+
+    `further` are more commands of setuptools.
+    """
     base = site.parent
-    command = ("setup.py", "--quiet", "build", "--build-base", str(base / "base"), "--build-lib", str(site))
+    command = ["setup.py", "--quiet", "build", "--build-base", str(base / "base"), "--build-lib", str(package)]
     settings |= {"TORCH_HRR_BUILD_DIR": str(base / tree)}
-    subprocess.run([sys.executable, *command], cwd=ROOT, env=environment(site) | settings, check=True)
+    subprocess.run([sys.executable, *command, *further], cwd=source(), env=environment(site) | settings, check=True)
 
 
 def build_for_cpu(site: pathlib.Path) -> None:
-    """The library without CUDA kernels, for this processor."""
-    build(site, "tree", TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
+    """The library without CUDA kernels, for this processor, beside torch."""
+    build(site, "tree", site, TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
 
 
-def check(minor: str) -> int:
-    """Builds and tests; the exit status of pytest."""
+def wheel(minors: list[str], tree: str, folder: pathlib.Path, **settings: str) -> pathlib.Path:
+    """One wheel with a library for each of these minor versions of torch; its path in `folder`."""
+    whole = FOLDER / "wheel"
+    for old in (whole, folder):
+        shutil.rmtree(old, ignore_errors=True)
+    for minor in minors:
+        single = FOLDER / minor / "dist"
+        shutil.rmtree(single, ignore_errors=True)
+        build(unpacked(minor), tree, FOLDER / minor / "package", "bdist_wheel", "--dist-dir", str(single), **settings)
+        # They differ in the library alone.
+        unpack(next(single.glob("*.whl")), whole)
+    folder.mkdir(parents=True)
+    subprocess.run([sys.executable, "-m", "wheel", "pack", "--dest-dir", str(folder), str(whole)], check=True)
+    (packed,) = folder.glob("*.whl")
+    return packed
+
+
+def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
+    with zipfile.ZipFile(archive) as content:
+        content.extractall(folder)
+
+
+def check(minor: str, packed: pathlib.Path) -> int:
+    """Tests the wheel beside this torch; the exit status of pytest."""
     start = time.monotonic()
     site = unpacked(minor)
-    build_for_cpu(site)
-    built = time.monotonic()
+    shutil.rmtree(site / "torch_hrr", ignore_errors=True)
+    unpack(packed, site)
     tests = [f"tests/{name}.py" for name in TESTS]
     command = [sys.executable, "-m", "pytest", "-q", "-n", os.environ.get("JOBS", "1"), "-k", LEFT_OUT, *tests]
     status = subprocess.call(command, cwd=ROOT, env=environment(site) | {"OMP_NUM_THREADS": "1"})
-    print(f"torch {minor}: {built - start:.0f} s to build, {time.monotonic() - built:.0f} s of tests", flush=True)
+    print(f"torch {minor}: {time.monotonic() - start:.0f} s of tests", flush=True)
     return status
 
 
+def main() -> int | str:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheel", type=pathlib.Path, metavar="FOLDER", help="packs a wheel for any machine; no tests")
+    parser.add_argument("minors", nargs="+", help="such as 2.11")
+    options = parser.parse_args()
+    start = time.monotonic()
+    if options.wheel:
+        cuda = os.environ.get("TORCH_HRR_CUDA") or str(int(shutil.which("nvcc") is not None))
+        packed = wheel(options.minors, "wheel", options.wheel.resolve(), TORCH_HRR_ISAS="all", TORCH_HRR_CUDA=cuda)
+        print(f"torch_hrr: {packed}, {packed.stat().st_size / 2**20:.1f} MiB, for torch {', '.join(options.minors)}")
+        return 0
+    packed = wheel(options.minors, "tree", FOLDER / "dist", TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
+    print(f"torch {', '.join(options.minors)}: {time.monotonic() - start:.0f} s to build", flush=True)
+    failed = [minor for minor in options.minors if check(minor, packed)]
+    return f"torch_hrr: tests failed on torch {', '.join(failed)}" if failed else 0
+
+
 if __name__ == "__main__":
-    failed = [minor for minor in sys.argv[1:] if check(minor)]
-    sys.exit(f"torch_hrr: tests failed on torch {', '.join(failed)}" if failed else 0)
+    sys.exit(main())

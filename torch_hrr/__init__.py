@@ -21,7 +21,7 @@ from torch_hrr.io.files import IntegrityError  # noqa: E402
 from torch_hrr.io.saveable import load  # noqa: E402
 from torch_hrr.runtime import DeviceError  # noqa: E402
 
-__version__ = (Path(__file__).parent / "version.txt").read_text().strip()
+__version__ = _library.version()
 
 cmake_prefix_path = str(Path(__file__).parent / "share" / "cmake")
 """For CMAKE_PREFIX_PATH, beside ``torch.utils.cmake_prefix_path``: then ``find_package(TorchHRR)`` works."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import json
 import os
+import sys
 import warnings
 from pathlib import Path
 
@@ -14,39 +14,40 @@ import torch
 import torch.compiler.config
 
 _PACKAGE = Path(__file__).resolve().parent
-_LIBRARY = _PACKAGE / "lib" / "libtorch_hrr.so"
+_FILE = "libtorch_hrr.dylib" if sys.platform == "darwin" else "libtorch_hrr.so"
 _REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps . (in the torch_hrr source tree)"
 _LEAVE = "leave this directory, or run: python setup.py build_ext --inplace"
 
 
-def _minor(version: str) -> str:
-    return ".".join(version.split("+")[0].split(".")[:2])
+def _libraries() -> dict[str, Path]:
+    """The libraries of the package, each under the minor version of torch that it was built for."""
+    return {path.parent.name.removeprefix("torch-"): path for path in sorted(_PACKAGE.glob(f"lib/torch-*/{_FILE}"))}
 
 
 @functools.cache
 def load() -> Path:
-    """Loads libtorch_hrr.so and returns its path.
+    """Loads the library for the torch that is installed and returns its path.
 
     Raises:
         ImportError: the library is missing, or was built for another minor version of torch.
     """
-    if not _LIBRARY.exists():
-        if (_PACKAGE.parent / "CMakeLists.txt").exists():
+    libraries = _libraries()
+    library = libraries.get(".".join(torch.__version__.split(".")[:2]))
+    if library is None:
+        if (_PACKAGE.parent / "CMakeLists.txt").exists() and not libraries:
             # Rebuilding would not mend it: Python looks into the current directory before the installed packages.
             raise ImportError(
                 f"torch_hrr: {_PACKAGE.parent} is the source tree, whose native library is not built; {_LEAVE}"
             )
-        raise ImportError(f"torch_hrr: the native library is not built; mend it with: {_REBUILD}")
-    built_for = json.loads((_LIBRARY.parent / "build.json").read_text())["torch"]
-    if _minor(built_for) != _minor(torch.__version__):
+        what = f"built for torch {', '.join(libraries)}, but {torch.__version__} is installed"
         raise ImportError(
-            f"torch_hrr: built for torch {built_for}, but {torch.__version__} is installed; mend it with: {_REBUILD}"
+            f"torch_hrr: {what if libraries else 'the native library is not built'}; mend it with: {_REBUILD}"
         )
-    torch.ops.load_library(str(_LIBRARY))
-    if slow := slow_kernels(_info(_LIBRARY)):
+    torch.ops.load_library(str(library))
+    if slow := slow_kernels(_info(library)):
         warnings.warn(f"torch_hrr: {slow}; mend it with: {_REBUILD}", RuntimeWarning, stacklevel=2)
-    _mark_compile_caches(_LIBRARY)
-    return _LIBRARY
+    _mark_compile_caches(library)
+    return library
 
 
 def _mark_compile_caches(library: Path) -> None:
@@ -78,6 +79,11 @@ def _info(library: Path) -> dict[str, str]:
 def _told() -> dict[str, str]:
     """What the library says of itself."""
     return _info(load())
+
+
+def version() -> str:
+    """The version of the package that the library was built from."""
+    return _told()["version"]
 
 
 def build_info() -> dict[str, str]:

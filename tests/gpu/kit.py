@@ -7,6 +7,7 @@ version of torch and any Python. docs/gpu.md says what the folder is for.
 import argparse
 import hashlib
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -30,20 +31,21 @@ PARTS = (
 )  # fmt: skip
 
 
-def build(minor: str, architecture: str, part: Path) -> None:
-    """Puts the package into `part`, and one whose CUDA code is for an older GPU and PTX, packed."""
+def build(minor: str, architecture: str, part: Path) -> Path:
+    """Puts the package into `part`, and one with CUDA code for an older GPU and PTX, packed; returns torch's folder."""
     site = minors.unpacked(minor)
     if architecture == "none":
         minors.build_for_cpu(site)
     else:
         # The tree keeps all but the kernels from one to the other.
-        minors.build(site, "gpu", TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=PTX)
+        minors.build(site, "gpu", site, TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=PTX)
         copy_package(site, part / "ptx")
         # Packed, since few stages need it: two libraries would take nearly all of the space.
         shutil.make_archive(str(part / "ptx"), "xztar", part / "ptx")
         shutil.rmtree(part / "ptx")
-        minors.build(site, "gpu", TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=architecture)
+        minors.build(site, "gpu", site, TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=architecture)
     copy_package(site, part)
+    return site / "torch"
 
 
 def copy_package(site: Path, where: Path) -> None:
@@ -63,7 +65,8 @@ def copy_parts(part: Path) -> None:
 def add_counts(program: Path, part: Path) -> None:
     """counts.json, and predictions.json where there are CUDA kernels."""
     gpu_counts.counted(program)
-    counts, library = part / "counts.json", part / "torch_hrr/lib/libtorch_hrr.so"
+    (library,) = part.glob("torch_hrr/lib/*/*.so")
+    counts = part / "counts.json"
     shutil.copy2(program.with_name("counts.json"), counts)
     if (part / PTX_ARCHIVE).exists():
         command = ["bench/gpu_headlines.py", "--predict", str(part / "predictions.json")]
@@ -86,14 +89,13 @@ def main() -> None:
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    build(options.torch, options.architecture, part)
+    torch = runpy.run_path(str(build(options.torch, options.architecture, part) / "version.py"))
     copy_parts(part)
     if options.build and (program := gpu_counts.counts_program(options.build)).is_file():
         add_counts(program, part)
-    record = json.loads((part / "torch_hrr/lib/build.json").read_text())
     manifest = {
-        "torch": record["torch"],
-        "cuda": record["cuda"],
+        "torch": torch["__version__"],
+        "cuda": torch["cuda"],
         "architectures": [] if options.architecture == "none" else [options.architecture],
         "commit": commit_of_tree(12) or "unknown",
         "files": {
