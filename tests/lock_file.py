@@ -6,7 +6,7 @@ import sys
 
 def command_line(description, path, text):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--update", action="store_true", help=f"write tests/{path.name}")
+    parser.add_argument("--update", action="store_true", help=f"write {path.name}")
     if parser.parse_args().update:
         path.write_text(text)
     else:

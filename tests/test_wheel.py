@@ -89,6 +89,7 @@ def test_contents_are_the_package_and_nothing_else(wheel: Path) -> None:
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "torch_hrr").rglob("*.py")}
     benchmarks = {f"torch_hrr/benchmarks/bench/{path.name}" for path in (ROOT / "bench").glob("*.py")}
     assert names - metadata == sources | benchmarks | {
+        "torch_hrr/_ops.pyi",
         "torch_hrr/py.typed",
         f"torch_hrr/{LIBRARY}",
         "torch_hrr/include/torch_hrr/torch_hrr.h",

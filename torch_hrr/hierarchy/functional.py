@@ -140,7 +140,12 @@ def may_be_cut(given: Tensor) -> bool:
 
 
 def _in_parts(
-    inputs: Tensor, weight: Tensor, theta: Tensor | None, words: tuple[Any, ...], numbers: tuple[Any, ...], tick: Tick
+    inputs: Tensor,
+    weight: Tensor,
+    theta: Tensor | None,
+    words: tuple[str, float, str, int],
+    numbers: tuple[float, float, bool, float, float, bool, float],
+    tick: Tick,
 ) -> tuple[Tensor, Tensor, Tensor]:
     axis, every = weight.dim() - 2, words[-1]
     parts: list[Tensor] = []
@@ -149,8 +154,9 @@ def _in_parts(
     def run(count: int) -> None:
         nonlocal learned, thresholds, begin
         steps = inputs.narrow(axis, begin, min(count * every, inputs.shape[axis] - begin))
+        settings = (*words, thresholds, *numbers)  # mypy cannot follow two stars in one call
         try:
-            outputs, learned, thresholds = _ops.plastic_scan(steps, learned, *words, thresholds, *numbers)
+            outputs, learned, thresholds = _ops.plastic_scan(steps, learned, *settings)
         except ValueError as error:
             raise (_SpoiltError if parts else error) from None
         parts.append(outputs)
