@@ -1,11 +1,14 @@
-"""The documents render: a row of a table is one line, since a wrapped row ends the table."""
+"""The documents render: a row of a table is one line, since a wrapped row ends the table; lists name what there is."""
 
 import pathlib
+import re
 
 import pytest
 
+import torch_hrr
+
 ROOT = pathlib.Path(__file__).parents[1]
-DOCUMENTS = [path for folder in (".", "docs", "bench") for path in sorted((ROOT / folder).glob("*.md"))]
+DOCUMENTS = [path for folder in (".", "docs", "bench", "findings") for path in sorted((ROOT / folder).glob("*.md"))]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -16,3 +19,12 @@ def test_rows_of_tables_are_whole(path):
         if not fenced and line.startswith("|") and not line.rstrip().endswith("|"):
             broken.append((number, line))
     assert broken == []
+
+
+def test_the_list_of_findings_names_every_script():
+    rows = re.findall(r"^\| `(\w+\.sh)` \|", (ROOT / "findings" / "README.md").read_text(), re.MULTILINE)
+    assert rows == sorted(path.name for path in (ROOT / "findings").glob("*.sh"))
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {torch_hrr.__version__}\n" in (ROOT / "CITATION.cff").read_text()
