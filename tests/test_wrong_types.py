@@ -536,6 +536,8 @@ ELSEWHERE = {
     *("get_extra_state", "get_memory_usage", "get_num_ever_fired", "load_state_dict", "optimize_layout", "save"),
     # Of another file each time: tests/hrr/test_records.py.
     "Memory",
+    # Of monitors alone: tests/runtime/test_prometheus.py.
+    "prometheus_collector",
     *("autocast", "calibrate", "clear", "content", "copy", "info", "reset", "role_vectors"),
     *("available_memory", "enable_gpu_profiling", "get_gpu_acceleration_info", "start_profiling"),
     # Settings of any name, or that wait: test_settings_of_any_name_are_named, test_settings_of_an_estimator_are_named.

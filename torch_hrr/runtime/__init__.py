@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from torch_hrr.runtime.benchmark import benchmark_device
     from torch_hrr.runtime.calibration import calibrate, clear_calibration
     from torch_hrr.runtime.monitor import ResourceMonitor
+    from torch_hrr.runtime.prometheus import prometheus_collector
     from torch_hrr.runtime.transfers import pipeline
 else:
     __getattr__, __dir__ = names_of(
@@ -56,6 +57,7 @@ else:
         benchmark="benchmark_device",
         calibration="calibrate clear_calibration",
         monitor="ResourceMonitor",
+        prometheus="prometheus_collector",
         transfers="pipeline",
     )
 
@@ -87,6 +89,7 @@ __all__ = [
     "ones",
     "outer",
     "pipeline",
+    "prometheus_collector",
     "randn",
     "relu",
     "resolve_device",

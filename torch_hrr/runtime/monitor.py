@@ -144,6 +144,17 @@ class ResourceMonitor(Described):
         content = {"device": str(self.device), "interval": self.interval, "samples": self.samples()}
         write_json("save", path, content)
 
+    def _seen(self) -> tuple[dict[str, float | None] | None, dict[tuple[str, float], tuple[bool, int]]]:
+        """The last sample if it runs; and of each threshold whether that is above it and how often one has risen so."""
+        with self._lock:
+            running = self._thread is not None and self._samples
+            sample = dict(self._samples[-1]) if running else None
+            # Alerts of one threshold that were added at different times have seen different rises.
+            alerts = sorted(self._alerts, key=lambda alert: alert.rises)
+            return sample, {
+                (alert.metric, alert.above): (alert.is_above and sample is not None, alert.rises) for alert in alerts
+            }
+
     def __enter__(self) -> Self:
         """Starts it."""
         return self.start()
@@ -192,23 +203,25 @@ class _Alert:
     """A threshold of a metric."""
 
     def __init__(self, metric: str, above: float, callback: Callable[[dict[str, Any]], Any]) -> None:
-        self._metric, self._above, self._callback = metric, above, callback
-        self._was_above = False
+        self.metric, self.above, self._callback = metric, above, callback
+        self.is_above = False
+        self.rises = 0
 
     def arm(self) -> None:
         """The next value above the threshold is a rise."""
-        self._was_above = False
+        self.is_above = False
 
     def see(self, sample: dict[str, float | None]) -> None:
-        value = sample[self._metric]
-        is_above = value is not None and value > self._above
-        rises, self._was_above = is_above and not self._was_above, is_above
+        value = sample[self.metric]
+        is_above = value is not None and value > self.above
+        rises, self.is_above = is_above and not self.is_above, is_above
         if not rises:
             return
+        self.rises += 1
         try:
             self._callback(dict(sample))
         except (Exception, SystemExit) as error:
-            text = f"torch_hrr: the alert of {self._metric} raised {type(error).__name__}: {error}"
+            text = f"torch_hrr: the alert of {self.metric} raised {type(error).__name__}: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
