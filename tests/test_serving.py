@@ -65,7 +65,9 @@ def path(made, tmp_path):
 @contextlib.contextmanager
 def served(example, path):
     """Calls of a server in this process: method, path and body give status and the answer's text."""
-    server = uvicorn.Server(uvicorn.Config(example[1].create_app(path, KEY), port=0, ws="none", log_level="error"))
+    server = uvicorn.Server(
+        uvicorn.Config(example[1].create_app(path, KEY, "cpu"), port=0, ws="none", log_level="error")
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -99,7 +101,7 @@ def test_answers_are_those_of_the_library_and_are_counted(example, made):
     scene, records = words["SCENE"].as_subclass(torch.Tensor), torch.stack([words["SCENE"], words["RED"]])
     memory = hrr.ItemMemory(words.vectors, words.names)
     with served(example, path) as ask:
-        assert json.loads(ask("GET", "/health")[1]) == {"status": "ok", "items": 6, "dim": DIM}
+        assert json.loads(ask("GET", "/health")[1]) == {"status": "ok", "items": 6, "dim": DIM, "device": "cpu"}
         assert json.loads(ask("GET", "/items")[1]) == list(words.names)
         for role, noisy in (("COLOR", hrr.unbind(records, words["COLOR"])), (None, records)):
             status, text = ask("POST", "/cleanup", question(records, role=role, top_k=3))
@@ -205,7 +207,7 @@ def test_a_write_that_fails_changes_nothing(example, path, monkeypatch):
 
 
 def test_a_killed_process_starts_again_with_all_that_was_acknowledged(example, path):
-    program = [sys.executable, str(EXAMPLE / "service.py"), str(path), "--port", "0"]
+    program = [sys.executable, str(EXAMPLE / "service.py"), str(path), "--device", "cpu", "--port", "0"]
     environment = os.environ | {example[0].KEY: KEY.hex(), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     server = subprocess.Popen(program, env=environment, stderr=subprocess.PIPE, text=True)
     try:
@@ -247,12 +249,12 @@ def test_a_file_that_is_damaged_or_forged_is_never_unpickled(example, path, monk
     torch_hrr.io.save(path.parent / "half", {}, {}, format=example[0].FORMAT, version=example[0].VERSION, key=b"other")
     for name, key in (("damaged", KEY), ("half", KEY), (path.name, None), (path.name, b"other")):
         with pytest.raises(torch_hrr.IntegrityError):
-            model.load(path.parent / name, key)
+            model.load(path.parent / name, key, "cpu")
     monkeypatch.setenv(example[0].KEY, "not digits")
     with pytest.raises(SystemExit, match=r"^TORCH_HRR_SERVING_KEY must be hexadecimal digits: "):
         example[0].key_of_environment()
     with pytest.raises(FileNotFoundError):
-        model.load(path.parent / "missing", KEY)
+        model.load(path.parent / "missing", KEY, "cpu")
 
 
 def test_a_model_is_made_of_vectors_with_names_alone(example, tmp_path, capsys):

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from torch.export.passes import move_to_device_pass
 
 import torch_hrr
-from torch_hrr import hrr
+from torch_hrr import hrr, runtime
 
 FORMAT, VERSION = "torch_hrr.examples.cleanup_model", 1
 KEY = "TORCH_HRR_SERVING_KEY"
@@ -26,21 +27,21 @@ KEY = "TORCH_HRR_SERVING_KEY"
 class Cleanup(torch.nn.Module):
     """What is exported."""
 
-    def forward(self, records: torch.Tensor, roles: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
-        """Cosines ``[B, N]`` of ``unbind(records, roles)``, each ``[B, D]``, with items ``[N, D]``."""
+    def forward(self, records: torch.Tensor, roles: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
+        """Cosines ``[B, N]`` of ``unbind(records, roles)``, each ``[B, D]``, with ``[N, D]`` items of norm 1."""
         noisy = torch.ops.torch_hrr.unbind(records, roles)
-        normalize = torch.nn.functional.normalize
-        return normalize(noisy, dim=-1) @ normalize(items, dim=-1).mT
+        return torch.nn.functional.normalize(noisy, dim=-1) @ units.mT
 
 
 @dataclasses.dataclass(frozen=True)
 class CleanupModel:
-    """A program, items and their names; changes give a new one, so that who reads this one is never between two."""
+    """A program, items, their names and unit vectors; a change gives a new one, and leaves its readers alone."""
 
     names: tuple[str, ...]
     items: torch.Tensor
     exported: bytes
     program: Callable[..., torch.Tensor] = dataclasses.field(repr=False)
+    units: torch.Tensor
 
     @classmethod
     def export(cls, names: Sequence[str], items: torch.Tensor) -> "CleanupModel":
@@ -50,7 +51,8 @@ class CleanupModel:
         exported = torch.export.export(Cleanup(), examples, dynamic_shapes=({0: many}, {0: many}, {0: number}))
         buffer = io.BytesIO()
         torch.export.save(exported, buffer)
-        return cls(tuple(names), items.detach().float().clone(), buffer.getvalue(), exported.module())
+        items = items.detach().float().clone()
+        return cls(tuple(names), items, buffer.getvalue(), exported.module(), hrr.normalize(items))
 
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
         """Writes the file, whole or not at all."""
@@ -59,33 +61,36 @@ class CleanupModel:
         torch_hrr.io.save(path, tensors, metadata, format=FORMAT, version=VERSION, key=key)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], key: bytes | None = None) -> "CleanupModel":
-        """Reads the file.
+    def load(cls, path: str | os.PathLike[str], key: bytes | None = None, device: str = "auto") -> "CleanupModel":
+        """Reads the file, for a device as `torch_hrr.runtime.resolve_device` names it.
 
         Raises:
             torch_hrr.IntegrityError: It is damaged, of another format, or does not fit the key.
         """
+        place = runtime.resolve_device(device)
         tensors, metadata = torch_hrr.io.load(path, format=FORMAT, version=VERSION, key=key)
         exported = tensors["program"].numpy().tobytes()
-        program = torch.export.load(io.BytesIO(exported)).module()
-        return cls(tuple(metadata["names"]), tensors["items"], exported, program)
+        program = move_to_device_pass(torch.export.load(io.BytesIO(exported)), place).module()
+        items = tensors["items"].to(place)
+        return cls(tuple(metadata["names"]), items, exported, program, hrr.normalize(items))
 
     def with_item(self, name: str, vector: torch.Tensor) -> "CleanupModel":
         """The model with one item more, or another vector for an item."""
-        if name in self.names:
-            items = self.items.clone()
-            items[self.names.index(name)] = vector
-            return dataclasses.replace(self, items=items)
-        return dataclasses.replace(self, names=(*self.names, name), items=torch.cat([self.items, vector[None]]))
+        row, unit = vector[None], hrr.normalize(vector)[None]
+        place = self.names.index(name) if name in self.names else len(self.names)
+        names = (*self.names[:place], name, *self.names[place + 1 :])
+        items = torch.cat([self.items[:place], row, self.items[place + 1 :]])
+        units = torch.cat([self.units[:place], unit, self.units[place + 1 :]])
+        return dataclasses.replace(self, names=names, items=items, units=units)
 
     def ask(self, records: torch.Tensor, role: str | None, top_k: int) -> tuple[torch.Tensor, list[list[str]]]:
         """Cosines and names of the items nearest to what each record has under a role, or to the record itself."""
         if role is None:
-            key = hrr.identity(records.shape[-1], device="cpu", dtype=torch.float32)
+            key = hrr.identity(records.shape[-1], device=records.device, dtype=torch.float32)
         else:
             key = self.items[self.names.index(role)]
         with torch.inference_mode():
-            found = self.program(records, key.expand_as(records), self.items).topk(min(top_k, len(self.names)))
+            found = self.program(records, key.expand_as(records), self.units).topk(min(top_k, len(self.names)))
         return found.values, [[self.names[each] for each in row] for row in found.indices.tolist()]
 
 

@@ -103,7 +103,7 @@ class Measured:
             self.seconds.labels(path).observe(time.perf_counter() - start)
 
 
-def create_app(path: str | Path, key: bytes | None = None) -> FastAPI:
+def create_app(path: str | Path, key: bytes | None = None, device: str = "auto") -> FastAPI:
     """The application that serves a file; it is read when the application starts, and an error of it ends the start."""
     registry = prometheus_client.CollectorRegistry(auto_describe=True)
     prometheus_client.Gauge("torch_hrr_serving_items", "Items in memory.", registry=registry).set_function(
@@ -113,8 +113,8 @@ def create_app(path: str | Path, key: bytes | None = None) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.model = CleanupModel.load(path, key)
-        with runtime.ResourceMonitor("cpu", interval=1, most=60) as monitor:
+        app.state.model = CleanupModel.load(path, key, device)
+        with runtime.ResourceMonitor(app.state.model.items.device, interval=1, most=60) as monitor:
             collector = runtime.prometheus_collector(monitor)
             registry.register(collector)
             yield
@@ -134,7 +134,7 @@ def create_app(path: str | Path, key: bytes | None = None) -> FastAPI:
         for each in vectors:
             if len(each) != dim:
                 raise HTTPException(422, f"{name} must have {dim} elements, got {len(each)}")
-        return torch.tensor(vectors, dtype=torch.float32)
+        return torch.tensor(vectors, dtype=torch.float32, device=model.items.device)
 
     @app.post("/cleanup")
     def cleanup(question: Question) -> Answer:
@@ -166,7 +166,8 @@ def create_app(path: str | Path, key: bytes | None = None) -> FastAPI:
     @app.get("/health")
     def health() -> dict[str, Any]:
         model: CleanupModel = app.state.model
-        return {"status": "ok", "items": len(model.names), "dim": model.items.shape[-1]}
+        count, dim = model.items.shape
+        return {"status": "ok", "items": count, "dim": dim, "device": str(model.items.device)}
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -179,11 +180,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Serves until it is interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
+    parser.add_argument("--device", default="auto", help="as torch names it; auto: a GPU that works, else the CPU")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--at-once", type=int, default=64, help="connections beyond it are answered by 503")
     options = parser.parse_args(argv)
-    app = create_app(options.model, key_of_environment())
+    app = create_app(options.model, key_of_environment(), options.device)
     uvicorn.run(app, host=options.host, port=options.port, limit_concurrency=options.at_once)
 
 
