@@ -26,7 +26,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from torch_hrr import runtime
 
-BATCH, ITEMS, LENGTH, BODY = 64, 100_000, 2**16, 8 * 2**20
+BATCH, ITEMS, LENGTH = 64, 100_000, 2**16
+# Of a body: room for every element of the largest request, as text, and for what is around them.
+ELEMENT_BYTES, OTHER_BYTES = 32, 2**16
 # Far from where float32 overflows in a sum of products.
 Element = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False, strict=True)]
 Vector = Annotated[list[Element], Field(min_length=1, max_length=LENGTH)]
@@ -75,13 +77,15 @@ class Measured:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         start, status, length = time.perf_counter(), 500, 0
+        most = BATCH * ELEMENT_BYTES * scope["app"].state.model.items.shape[-1] + OTHER_BYTES
+        too_long = f"the body must have at most {most} bytes"
 
         async def limited() -> Any:
             nonlocal length
             message = await receive()
             length += len(message.get("body", b""))
-            if length > BODY:
-                raise HTTPException(413, f"the body must have at most {BODY} bytes")
+            if length > most:
+                raise HTTPException(413, too_long)
             return message
 
         async def noted(message: Any) -> None:
@@ -91,9 +95,8 @@ class Measured:
 
         told = dict(scope["headers"]).get(b"content-length", b"0")
         try:
-            if told.isdigit() and int(told) > BODY:
-                refused = JSONResponse({"detail": f"the body must have at most {BODY} bytes"}, 413)
-                await refused(scope, receive, noted)
+            if told.isdigit() and int(told) > most:
+                await JSONResponse({"detail": too_long}, 413)(scope, receive, noted)
             else:
                 await self.app(scope, limited, noted)
         finally:
