@@ -5,6 +5,7 @@ Run as a program with --update, it writes torch_hrr/_ops.pyi.
 
 import pathlib
 import re
+import textwrap
 
 import torch
 from lock_file import command_line
@@ -17,6 +18,7 @@ UPDATE = "python tests/test_stubs.py --update"
 HEAD = '''\
 """The operators `torch.ops.torch_hrr` with the types of their schemas; written by tests/test_stubs.py --update."""
 
+# fmt: off
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -58,12 +60,12 @@ def result(schema):
 
 
 def call(schema, decorator=""):
-    """A method on one line or, where that is too long, with a parameter a line, as ruff lays it out."""
-    names, end = list(parameters(schema)), f") -> {result(schema)}: ..."
-    line = f"    def __call__({', '.join(names)}{end}"
-    if len(line) > WIDTH:
-        line = "    def __call__(\n" + "".join(f"        {name},\n" for name in names) + f"    {end}"
-    return f"{decorator}{line}\n"
+    """A method in few lines, which end between parameters."""
+    *names, last = (each.replace(" ", "\0") for each in parameters(schema))
+    end = f"{last}) -> {result(schema)}: ...".replace(" ", "\0")
+    line = f"    def\0__call__({', '.join([*names, end])}"
+    filled = textwrap.fill(line, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
+    return f"{decorator}{filled}\n".replace("\0", " ")
 
 
 def stub():
