@@ -12,7 +12,9 @@ import torch
 from torch_hrr import __main__ as command_line
 from torch_hrr import hrr
 from torch_hrr.demos import digits as demo
+from torch_hrr.demos import field as field_demo
 from torch_hrr.demos import figure as demo_figure
+from torch_hrr.demos import table as demo_table
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
@@ -32,7 +34,7 @@ def threads():
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     pytest.importorskip("sklearn")
-    return demo.classify_digits(512, 0, 1, torch.device("cpu"), tmp_path_factory.mktemp("demo"))
+    return demo.classify_digits(512, 0, torch.device("cpu"), tmp_path_factory.mktemp("demo"))
 
 
 def test_demo_accuracy(result):
@@ -43,7 +45,7 @@ def test_demo_accuracy(result):
 
 def test_the_picture_of_the_readme_is_the_demos(tmp_path):
     pytest.importorskip("sklearn")
-    result = demo.classify_digits(1024, 0, 1, torch.device("cpu"), tmp_path)
+    result = demo.classify_digits(1024, 0, torch.device("cpu"), tmp_path)
     first = demo_figure.draw([demo.panel(result)]).splitlines()[2:-1]
     picture = (ROOT / "docs" / "demo.svg").read_text()
     assert len(first) == 10 and all(line in picture.splitlines() for line in first)
@@ -51,7 +53,7 @@ def test_the_picture_of_the_readme_is_the_demos(tmp_path):
 
 
 def test_demo_codes_agree_with_torch_fft(result):
-    assert result.timing.difference < 1e-5
+    assert result.difference < 1e-5
 
 
 def test_demo_confusion_counts_every_test_image(result):
@@ -62,7 +64,7 @@ def test_demo_confusion_counts_every_test_image(result):
 
 
 def test_demo_is_deterministic(result, tmp_path):
-    again = demo.classify_digits(512, 0, 1, torch.device("cpu"), tmp_path)
+    again = demo.classify_digits(512, 0, torch.device("cpu"), tmp_path)
     for name, matrix in result.confusion.items():
         assert torch.equal(matrix, again.confusion[name])
 
@@ -70,18 +72,77 @@ def test_demo_is_deterministic(result, tmp_path):
 def test_demo_command_prints_the_table_and_draws(tmp_path, capsys):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    output = str(tmp_path / "new")
-    assert command_line.main(["demo", "--jobs", "digits", "--dim", "64", "--rounds", "1", "--output", output]) == 0
+    output, table = str(tmp_path / "new"), tmp_path / "other" / "table.json"
+    options = ("--quick", "--dim", "64", "--output", output, "--json", str(table))
+    assert command_line.main(["demo", "--jobs", "digits", *options]) == 0
     assert (tmp_path / "new" / "hrr-digits.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
-    for part in ("nearest centroid", "class prototypes", "ridge read-out", "torch.fft", "ratio", "hrr-digits.png"):
+    for part in ("nearest centroid", "class prototypes", "ridge read-out", "times as long", "hrr-digits.png"):
         assert part in printed
+    (row,) = json.loads(table.read_text())
+    assert (row["system"], row["baseline"]) == ("hrr", "0.895 class means") and row["timing"]["ratio"] > 0
+    line = next(line for line in printed.splitlines() if line.startswith("hrr  "))
+    assert row["result"] in line and line.endswith(f"{row['timing']['ratio']:.2f}x")
 
 
-def test_demo_without_scikit_learn_names_the_cure(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(SystemExit, match=r"pip install scikit-learn"):
-        demo.load_digits()
+def test_the_table_is_in_columns_and_says_where_torch_was_not_timed():
+    rows = [
+        demo_table.Row(
+            "field", "held", "500.0", "23.9 at random", demo_table.Timing("a step", 34.12e-6, 12.345, "eager")
+        ),
+        demo_table.Row("assembly", "trees", "1.00", "-", demo_table.Timing("5 sentences", 0.0999996)),
+        demo_table.Row("encoding", "bits", "2", "-", demo_table.Timing("a line", 12.3)),
+    ]
+    assert demo_table.draw(rows).splitlines() == [
+        "system    job    result  baseline           time  to torch",
+        "field     held    500.0  23.9 at random  34.1 us    12.35x",
+        "assembly  trees    1.00  -                100 ms         -",
+        "encoding  bits        2  -                12.3 s         -",
+        "",
+        "time: of the work below; to torch: time of torch / ours, both taken in turn just now, on one thread",
+        "  field, held: a step, beside eager",
+        "  assembly, trees: 5 sentences",
+        "  encoding, bits: a line",
+    ]
+
+
+def test_two_ways_are_timed_in_turn_on_one_thread(threads, monkeypatch):
+    torch.set_num_threads(2)
+    calls, clock = [], iter(range(1000))
+    monkeypatch.setattr(demo_table.time, "perf_counter", lambda: next(clock))
+    threads_seen = set()
+
+    def way(name, seconds):
+        def run(number):
+            calls.append((name, number))
+            threads_seen.add(torch.get_num_threads())
+            for _ in range(seconds):
+                next(clock)
+
+        return run
+
+    taken = demo_table.in_turn(20, way("ours", 1), way("theirs", 5))
+    assert taken.ratio == 3 and taken.timing("w", "p") == demo_table.Timing("w", 2, 3, "p")
+    assert sorted(calls[:2]) == [("ours", 0), ("theirs", 0)]
+    rounds = [calls[i : i + 2] for i in range(2, 42, 2)]
+    assert all({name for name, _ in each} == {"ours", "theirs"} for each in rounds)
+    assert [each[0][1] for each in rounds] == [each[1][1] for each in rounds] == list(range(20))
+    assert len({each[0][0] for each in rounds}) == 2
+    assert threads_seen == {1} and torch.get_num_threads() == 2
+
+
+def test_demo_without_scikit_learn_names_the_cure_before_the_first_job(monkeypatch):
+    monkeypatch.setattr(field_demo, "run", lambda _: pytest.fail("the field job ran"))
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(SystemExit, match="demo: hierarchy needs scikit-learn: pip install scikit-learn"):
+        command_line.main(["demo", "--jobs", "field", "hierarchy"])
+
+
+def test_demo_says_where_it_cannot_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(field_demo, "run", lambda _: pytest.fail("the field job ran"))
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match=r"demo: .*(Not a directory|File exists)"):
+        command_line.main(["demo", "--jobs", "field", "--output", str(tmp_path / "file")])
 
 
 def test_demo_without_matplotlib_draws_nothing(monkeypatch, tmp_path):
@@ -100,7 +161,7 @@ def test_progress_without_tqdm(monkeypatch, capsys):
     assert capsys.readouterr().err.endswith(f"encoding [{'#' * 40}] 3/3\n")
 
 
-@pytest.mark.parametrize("option", ["--dim", "--rounds", "--units", "--runs"])
+@pytest.mark.parametrize("option", ["--dim", "--units", "--runs", "--episodes"])
 def test_demo_rejects_zero(option):
     with pytest.raises(SystemExit, match=f"{option} must be at least 1, got 0"):
         command_line.main(["demo", option, "0"])

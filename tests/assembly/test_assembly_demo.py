@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torch_hrr import __main__ as command_line
-from torch_hrr.assembly import connectome_inputs
+from torch_hrr.assembly import connectome_inputs, overlap
 from torch_hrr.demos import assembly as assembly_demo
 from torch_hrr.demos import sentences
 
@@ -34,11 +34,28 @@ def test_k_neurons_fire_and_their_inputs_are_those_of_the_connectome():
     assert [sorted(row) for row in inputs.tolist()] == [row.nonzero().flatten().tolist() for row in patterns]
 
 
-def test_the_command_prints_both_tables(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(assembly_demo, "read_digits", lambda seed: {"winners, ridge read-out": 0.961})
+def test_the_matrix_that_is_timed_beside_a_brain_finds_its_assembly():
+    brain = assembly_demo.untouched(500, 50, 0)
+    weights = brain.weights("A", "A")
+    found = assembly_demo.project_densely(brain.stimulus_weights("s", "A"), weights, 50)
+    # Neurons whose first inputs are equal may win in either; a tenth would be shared by chance.
+    assert overlap(found.sort().values, assembly_demo.projected(500, 50, 0).winners("A")) > 0.6
+    assert weights.max() > 1.05**20
+
+
+def test_the_command_prints_all_tables(monkeypatch, capsys, tmp_path):
+    found = {"pixels, ridge read-out": 0.924, "winners, ridge read-out": 0.961}
+    monkeypatch.setattr(assembly_demo, "read_digits", lambda seed: found)
+    monkeypatch.setattr(assembly_demo, "TIMED", 500)
     assert command_line.main(["demo", "--jobs", "assembly", "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    for text in ("winners, ridge read-out", "0.961", "5 rounds later", "100 of 2000 neurons fire"):
+    for text in (
+        "winners, ridge read-out",
+        "0.961",
+        "5 rounds later",
+        "100 of 2000 neurons fire",
+        "0.924 of the pixels",
+    ):
         assert text in printed
     assert "Assemblies" in (tmp_path / "demo.svg").read_text()
 
@@ -47,6 +64,6 @@ def test_sentences_have_the_trees_of_the_table(capsys, tmp_path):
     assert command_line.main(["demo", "--jobs", "sentences", "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "├─ dogs  SUBJ" in printed and "neurons that ever fired: LEX" in printed
-    rows = dict(line.rsplit(None, 1) for line in printed.splitlines() if len(line) > 50)
+    rows = dict(line.rsplit(None, 1) for line in printed.splitlines() if line.endswith(("0", "9")))
     assert all(float(rows[sentence]) >= 0.9 for sentence in sentences.SENTENCES)
     assert "Sentences" in (tmp_path / "demo.svg").read_text()

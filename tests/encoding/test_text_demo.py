@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from torch_hrr import __main__ as command_line
+from torch_hrr import encoding
 from torch_hrr.demos import sequences as sequence_data
 from torch_hrr.demos import text as text_demo
 
@@ -46,13 +47,21 @@ def test_the_machine_knows_more_than_the_character_before(result):
     assert len(result.sample) == 160 and set(result.sample) <= set(sequence_data.ALPHABET)
 
 
+def test_the_loop_that_is_timed_beside_the_machine_has_its_states():
+    machine = encoding.LiquidStateMachine(3, units=40, seed=0)
+    inputs = torch.randn(2, 30, 3, generator=torch.Generator().manual_seed(0))
+    heard = inputs @ machine.input_weights.T + machine.bias
+    states = text_demo.states_in_torch(machine.weights, heard, machine.leak)
+    torch.testing.assert_close(states, machine.run(inputs))
+
+
 def test_the_job_is_deterministic(result):
     again = text_demo.predict_characters(100, 0, PART)
     assert (again.machine, again.sample) == (result.machine, result.sample)
 
 
 def test_the_command_prints_the_table(result, monkeypatch, capsys):
-    monkeypatch.setattr(text_demo, "predict_characters", lambda units, seed: result)
+    monkeypatch.setattr(text_demo, "predict_characters", lambda units, seed, characters: result)
     assert command_line.main(["demo", "--jobs", "text", "--units", "100"]) == 0
     printed = capsys.readouterr().out
     for line in (f"{result.tables[2]:.3f}\n", "100 units", f"{result.machine:.3f}\n"):

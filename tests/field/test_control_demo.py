@@ -36,5 +36,5 @@ def test_what_the_job_cannot_do_is_said_before_the_first_job(monkeypatch):
     with pytest.raises(SystemExit, match="demo: --seed must be at least 0 for control, got -5"):
         command_line.main(["demo", "--jobs", "field", "control", "--seed", "-5"])
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(SystemExit, match="demo: gymnasium must be installed: pip install gymnasium"):
+    with pytest.raises(SystemExit, match="demo: control needs gymnasium: pip install gymnasium"):
         command_line.main(["demo", "--jobs", "field", "control"])

@@ -1,39 +1,79 @@
-"""The demo: real data through every system, against baselines, with a picture of the results."""
+"""The demo: real data through every system, against baselines, with a table and a picture of the results."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 from pathlib import Path
 
+from torch_hrr.io.atomic import write_json
+
 JOBS = ("digits", "assembly", "sentences", "text", "field", "hierarchy", "control")
+# What jobs need besides this package: the module, and the name to install it by.
+_NEEDS = {
+    "digits": ("sklearn", "scikit-learn"),
+    "assembly": ("sklearn", "scikit-learn"),
+    "hierarchy": ("sklearn", "scikit-learn"),
+    "control": ("gymnasium", "gymnasium"),
+}
+# Sizes by option: what they are of, their defaults, and those of a quick demo.
+_SIZES = {
+    "dim": ("digits: dimension of the vectors", 1024, 1024),
+    "units": ("text: units of the reservoir", 500, 500),
+    "runs": ("field: runs of the dynamic field", 10, 5),
+    "episodes": ("control: episodes of each brain", 100, 60),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of all jobs."""
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, help="what to run (default: all)")
-    parser.add_argument("--dim", type=int, default=1024, help="digits: dimension of the vectors (default: 1024)")
-    parser.add_argument("--seed", type=int, default=0, help="fixes the splits and all draws (default: 0)")
-    parser.add_argument("--rounds", type=int, default=5, help="digits: timed rounds of the encoding (default: 5)")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes: a minute on two cores")
+    for name, (purpose, full, quick) in _SIZES.items():
+        smaller = "" if quick == full else f", quick: {quick}"
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{purpose} (default: {full}{smaller})")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the splits and all draws (default: 0)")
     parser.add_argument("--device", default="cpu", help="digits: cpu, cuda or auto (default: cpu)")
-    parser.add_argument("--units", type=int, default=500, help="text: units of the reservoir (default: 500)")
-    parser.add_argument("--runs", type=int, default=10, help="field: runs of the dynamic field (default: 10)")
-    parser.add_argument("--episodes", type=int, default=100, help="control: episodes of each brain (default: 100)")
     folder = Path("demo-output")
-    parser.add_argument("--output", type=Path, default=folder, help=f"folder of the figures (default: {folder})")
+    parser.add_argument(
+        "--output", type=Path, default=folder, metavar="FOLDER", help=f"where figures go (default: {folder})"
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the table to this file too")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the jobs asked for, each of which prints its results, and draws the picture."""
-    from torch_hrr.demos import figure
+    """Runs the jobs asked for, each of which prints its results; then prints the table and draws the picture."""
+    from torch_hrr.demos import figure, table
 
-    for name in ("dim", "rounds", "units", "runs", "episodes"):
+    for name, (_, full, quick) in _SIZES.items():
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else full)
         if getattr(options, name) < 1:
             raise SystemExit(f"demo: --{name} must be at least 1, got {getattr(options, name)}")
-    if "control" in options.jobs:
+    jobs = [job for job in JOBS if job in options.jobs]
+    # Before the first job, whose results would be lost.
+    for job in jobs:
+        module, package = _NEEDS.get(job, ("torch", "torch"))
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise SystemExit(f"demo: {job} needs {package}: pip install {package}") from None
+    if "control" in jobs:
         importlib.import_module(f"{__name__}.control").check(options.seed)
-    panels = [importlib.import_module(f"{__name__}.{job}").run(options) for job in JOBS if job in options.jobs]
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "demo.svg").write_text(figure.draw(panels))
-    print(f"\nall of it in one picture: {options.output / 'demo.svg'}")
+    try:
+        for folder in (options.output, options.json.parent if options.json else options.output):
+            folder.mkdir(parents=True, exist_ok=True)
+        outcomes = [importlib.import_module(f"{__name__}.{job}").run(options) for job in jobs]
+        rows = [row for outcome in outcomes for row in outcome.rows]
+        systems = [row.system for row in rows]
+        rows.sort(key=lambda row: systems.index(row.system))
+        print(f"\n{table.draw(rows)}")
+        if options.json:
+            write_json("demo", options.json, [dataclasses.asdict(row) for row in rows])
+        picture = options.output / "demo.svg"
+        picture.write_text(figure.draw([outcome.panel for outcome in outcomes]))
+    except OSError as error:
+        raise SystemExit(f"demo: {error}") from None
+    print(f"\nall of it in one picture: {picture}")
     return 0

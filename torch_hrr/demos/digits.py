@@ -2,12 +2,10 @@
 
 import argparse
 import importlib
-import random
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from torch import Tensor
 
 from torch_hrr import hrr, runtime
 from torch_hrr.demos.figure import Bar, Panel, draw_grid
-from torch_hrr.runtime.device import wait_for
+from torch_hrr.demos.table import Outcome, Row, Timing, brief, in_turn
 
 CLASSES = 10
 PIXELS = 64
@@ -31,23 +29,6 @@ Encoder = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Timing:
-    """Seconds of encoding every image, and the ratio taken within each round.
-
-    Attributes:
-        native: Median seconds with `hrr.bind_superpose`.
-        composed: Median seconds with torch.fft.
-        ratio: Median over the rounds of composed / native.
-        difference: Largest difference of the two codes, relative to the largest element.
-    """
-
-    native: float
-    composed: float
-    ratio: float
-    difference: float
-
-
-@dataclass(frozen=True)
 class DemoResult:
     """What the demo measured on the test half.
 
@@ -56,7 +37,8 @@ class DemoResult:
         prototype: Accuracy of the nearest class prototype by cosine.
         ridge: Accuracy of the ridge read-out.
         confusion: Counts [true digit, predicted digit] of prototypes and of the read-out.
-        timing: The encoding against torch.fft.
+        timing: The encoding of all images with `hrr.bind_superpose`, against torch.fft.
+        difference: Largest difference of the two codes, relative to the largest element.
         figure: Where the confusion matrices were drawn, None without matplotlib.
     """
 
@@ -65,6 +47,7 @@ class DemoResult:
     ridge: float
     confusion: dict[str, Tensor]
     timing: Timing
+    difference: float
     figure: Path | None
 
 
@@ -134,43 +117,25 @@ def composed_bind_superpose(roles: Tensor, values: Tensor) -> Tensor:
     return codes
 
 
-def encode(images: Tensor, roles: Tensor, levels: Tensor, encoder: Encoder, tick: Callable[[], Any]) -> Tensor:
-    """Codes [N, D] of grey levels [N, 64], a chunk at a time so that the gathered values stay small."""
-    codes = roles.new_empty(len(images), roles.shape[-1])
-    for start in range(0, len(images), CHUNK):
-        chunk = images[start : start + CHUNK]
-        codes[start : start + CHUNK] = encoder(roles, levels[chunk])
-        tick()
-    return codes
+def encode_and_time(images: Tensor, roles: Tensor, levels: Tensor) -> tuple[Tensor, Timing, float]:
+    """Codes [N, D] of grey levels [N, 64], timed against torch.fft a chunk at a time, and their relative difference."""
+    chunks = images.split(CHUNK)
+    ours, theirs = (roles.new_empty(len(images), roles.shape[-1]) for _ in range(2))
 
+    def through(encoder: Encoder, codes: Tensor, chunk: int) -> None:
+        codes[CHUNK * chunk : CHUNK * (chunk + 1)] = encoder(roles, levels[chunks[chunk]])
 
-def encode_and_time(images: Tensor, roles: Tensor, levels: Tensor, rounds: int, seed: int) -> tuple[Tensor, Timing]:
-    """The codes, and both forms timed over all images in turn, in random order within each round."""
-    forms: dict[str, Encoder] = {"native": hrr.bind_superpose, "composed": composed_bind_superpose}
-    seconds: dict[str, list[float]] = {name: [] for name in forms}
-    codes: dict[str, Tensor] = {}
-    shuffle = random.Random(seed).shuffle
-    bar = progress_bar((rounds + 1) * len(forms) * -(-len(images) // CHUNK), "encoding")
-    for round_index in range(rounds + 1):
-        order = list(forms)
-        shuffle(order)
-        for name in order:
-            wait_for("demo", images.device)
-            start = time.perf_counter()
-            codes[name] = encode(images, roles, levels, forms[name], bar.update)
-            wait_for("demo", images.device)
-            # Round 0 warms caches and plans up.
-            if round_index > 0:
-                seconds[name].append(time.perf_counter() - start)
-    bar.close()
-    ratios = [c / n for c, n in zip(seconds["composed"], seconds["native"], strict=True)]
-    difference = (codes["native"] - codes["composed"]).abs().max() / codes["composed"].abs().max()
-    return codes["native"], Timing(
-        native=statistics.median(seconds["native"]),
-        composed=statistics.median(seconds["composed"]),
-        ratio=statistics.median(ratios),
-        difference=float(difference),
+    bar = progress_bar(len(chunks), "encoding")
+    taken = in_turn(
+        len(chunks),
+        partial(through, hrr.bind_superpose, ours),
+        partial(through, composed_bind_superpose, theirs),
+        images.device,
+        bar.update,
     )
+    bar.close()
+    timing = Timing(f"{len(images)} images encoded", sum(taken.ours), taken.ratio, "irfft(sum(rfft * rfft))")
+    return ours, timing, float((ours - theirs).abs().max() / theirs.abs().max())
 
 
 def nearest_centroid(train: Tensor, labels: Tensor, test: Tensor) -> Tensor:
@@ -186,27 +151,35 @@ def nearest_prototype(train: Tensor, labels: Tensor, test: Tensor) -> Tensor:
     return (F.normalize(test, dim=-1) @ prototypes.T).argmax(-1)
 
 
-# W = X^T (X X^T + s I)^-1 Y on centred codes; left-out residual of sample i = (Y - H Y)_i / (1 - H_ii)
+# W = V (L + s I)^-1 (X V)^T Y with X^T X = V L V^T, or X^T Q (L + s I)^-1 Q^T Y with X X^T = Q L Q^T, the smaller one;
+# left-out residual of sample i = (Y - H Y)_i / (1 - H_ii) with H = A (L + s I)^-1 A^T, A = X V or Q L^(1/2)
 def ridge_readout(train: Tensor, labels: Tensor, test: Tensor) -> Tensor:
     """Ridge regression on one-hot labels, float64, the strength chosen by leave-one-out on the training half."""
     mean = train.double().mean(0)
     x = train.double() - mean
     one_hot = F.one_hot(labels, CLASSES).double()
     y = one_hot - one_hot.mean(0)
-    values, vectors = torch.linalg.eigh(x @ x.T)
+    values, vectors = torch.linalg.eigh(x.T @ x if x.shape[1] < len(x) else x @ x.T)
     values = values.clamp_min(0)
+    if x.shape[1] < len(x):
+        scores = inner = x @ vectors
+        back = vectors
+    else:
+        scores, inner, back = vectors * values.sqrt(), vectors, x.T @ vectors
+    moments = scores.T @ y
 
     def left_out_accuracy(strength: float) -> float:
-        hat = (vectors * (values / (values + strength))) @ vectors.T
+        shares = scores / (values + strength)
         # The mean is fitted too: it adds 1/n to the leverage of each sample.
-        leverage = hat.diagonal() + 1 / len(x)
-        left_out = one_hot - (y - hat @ y) / (1 - leverage).unsqueeze(-1)
+        leverage = (shares * scores).sum(1) + 1 / len(x)
+        left_out = one_hot - (y - shares @ moments) / (1 - leverage).unsqueeze(-1)
         return float((left_out.argmax(-1) == labels).double().mean())
 
-    strength = max((float(values.mean()) * relative for relative in RIDGE_STRENGTHS), key=left_out_accuracy)
-    weights = x.T @ (vectors @ ((vectors.T @ y) / (values + strength).unsqueeze(-1)))
-    scores: Tensor = (test.double() - mean) @ weights + one_hot.mean(0)
-    return scores.argmax(-1)
+    strengths = (float(values.sum()) / len(x) * relative for relative in RIDGE_STRENGTHS)
+    strength = max(strengths, key=left_out_accuracy)
+    weights = back @ ((inner.T @ y) / (values + strength).unsqueeze(-1))
+    answers: Tensor = (test.double() - mean) @ weights + one_hot.mean(0)
+    return answers.argmax(-1)
 
 
 def accuracy(predicted: Tensor, labels: Tensor) -> float:
@@ -234,13 +207,13 @@ def draw_confusion(matrices: dict[str, Tensor], path: Path) -> Path | None:
     return draw_grid([list(matrices)], draw, (5.0, 5.0), path)
 
 
-def classify_digits(dim: int, seed: int, rounds: int, device: torch.device, output: Path) -> DemoResult:
+def classify_digits(dim: int, seed: int, device: torch.device, output: Path) -> DemoResult:
     """Encodes, times, classifies and draws; every number but the times is a function of dim and seed."""
     grey, labels = load_digits()
     generator = torch.Generator().manual_seed(seed)
     train, test = halves_of(len(labels), generator)
     roles, levels = item_vectors(dim, generator)
-    codes, timing = encode_and_time(grey.to(device), roles.to(device), levels.to(device), rounds, seed)
+    codes, timing, difference = encode_and_time(grey.to(device), roles.to(device), levels.to(device))
     codes, pixels = codes.cpu(), grey.float()
     halves = codes[train], labels[train], codes[test]
     predicted = {
@@ -255,6 +228,7 @@ def classify_digits(dim: int, seed: int, rounds: int, device: torch.device, outp
         ridge=accuracy(predicted["ridge read-out"], labels[test]),
         confusion=confusion,
         timing=timing,
+        difference=difference,
         figure=draw_confusion(confusion, output / "hrr-digits.png"),
     )
 
@@ -268,12 +242,8 @@ def report(result: DemoResult) -> str:
         f"{'HRR records, class prototypes, cosine':<44}{result.prototype:>9.3f}",
         f"{'HRR records, ridge read-out':<44}{result.ridge:>9.3f}",
         "",
-        f"{'encoding all images':<44}{'seconds':>9}",
-        f"{'torch.fft: irfft(sum(rfft * rfft))':<44}{timing.composed:>9.3f}",
-        f"{'torch_hrr: bind_superpose':<44}{timing.native:>9.3f}",
-        f"{'ratio within a round, median':<44}{timing.ratio:>8.2f}x",
-        f"{'largest difference of the codes, relative':<44}{timing.difference:>9.0e}",
-        "",
+        f"{timing.work} in {brief(timing.seconds)}; {timing.peer} takes {timing.ratio:.2f} times as long",
+        f"and its codes differ by at most {result.difference:.0e} of the largest element",
         f"confusion matrices: {result.figure or 'not drawn: pip install matplotlib'}",
     ]
     return "\n".join(rows)
@@ -293,17 +263,18 @@ def panel(result: DemoResult) -> Panel:
     )
 
 
-def run(options: argparse.Namespace) -> Panel:
-    """Runs the job, prints its results, and gives those for the picture."""
+def run(options: argparse.Namespace) -> Outcome:
+    """Runs the job, prints its results, and gives those for the picture and the table."""
     try:
         device = runtime.resolve_device(options.device, op="demo")
     except (ValueError, RuntimeError) as error:
         raise SystemExit(str(error)) from None
-    result = classify_digits(options.dim, options.seed, options.rounds, device, options.output)
+    result = classify_digits(options.dim, options.seed, device, options.output)
     images = int(next(iter(result.confusion.values())).sum())
     heading = (
         f"handwritten digits: {images} test images, the other half for training, D = {options.dim}, "
         f"seed {options.seed}, {device}, {torch.get_num_threads()} thread(s)"
     )
     print(f"{heading}\n\n{report(result)}")
-    return panel(result)
+    row = Row("hrr", "digits recognised", f"{result.ridge:.3f}", f"{result.centroid:.3f} class means", result.timing)
+    return Outcome(panel(result), [row])
