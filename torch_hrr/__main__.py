@@ -1,4 +1,4 @@
-"""The command line: `python -m torch_hrr info | demo | bench | parse | explore | doctor`."""
+"""The command line: `python -m torch_hrr info | demo | bench | parse | explore | monitor | doctor`."""
 
 import argparse
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 import torch_hrr
-from torch_hrr import assembly, demos, doctor, runtime
+from torch_hrr import assembly, demos, doctor, runtime, watch
 from torch_hrr._library import build_info
 from torch_hrr.assembly import explore
 from torch_hrr.assembly.grammar import GRAMMARS
@@ -46,7 +46,9 @@ def parse(options: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m torch_hrr", description=__doc__)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="{info,demo,bench,parse,explore,doctor}")
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="{info,demo,bench,parse,explore,monitor,doctor}"
+    )
     info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
     info_parser.set_defaults(run=info)
     demo_parser = commands.add_parser(
@@ -68,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     explore_parser = commands.add_parser("explore", help="a window with sliders: what k, beta and p do to a projection")
     explore.add_arguments(explore_parser)
     explore_parser.set_defaults(run=explore.run)
+    monitor_parser = commands.add_parser("monitor", help="a live view of what a command, or the machine, uses")
+    watch.add_arguments(monitor_parser)
+    monitor_parser.set_defaults(run=watch.run)
     doctor_parser = commands.add_parser("doctor", help="what is wrong with this installation, and what mends it")
     doctor_parser.set_defaults(run=doctor.run)
     options = parser.parse_args(argv)

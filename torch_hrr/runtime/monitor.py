@@ -163,10 +163,14 @@ class ResourceMonitor(Described):
         """Stops it."""
         self.stop()
 
-    def _take(self) -> None:
+    def _processes(self, seconds: float) -> dict[str, float | None]:
+        """Memory and load so many seconds after the start."""
+        return self._process.sample()
+
+    def _take(self) -> dict[str, float | None]:
         sample: dict[str, float | None] = dict.fromkeys(METRICS)
-        sample["seconds"] = time.perf_counter() - self._start
-        sample |= self._process.sample()
+        sample["seconds"] = seconds = time.perf_counter() - self._start
+        sample |= self._processes(seconds)
         if self.device.type == "cuda":
             sample["allocated_mb"] = torch.cuda.memory_allocated(self.device) / _MEBIBYTE
             sample["reserved_mb"] = torch.cuda.memory_reserved(self.device) / _MEBIBYTE
@@ -177,6 +181,7 @@ class ResourceMonitor(Described):
             alerts = list(self._alerts)
         for alert in alerts:
             alert.see(sample)
+        return sample
 
 
 class _Sampler(threading.Thread):
