@@ -1,5 +1,6 @@
-"""Draws the ratios of a run: `python bench/run.py hrr --plot ratios.svg`."""
+"""Draws the ratios of a run: `python -m torch_hrr bench hrr --plot ratios.svg`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ def ratios(report: dict[str, Any]) -> list[tuple[str, dict[str, float]]]:
     return rows
 
 
-def draw(report: dict[str, Any], path: Path) -> None:
+def draw(reports: Sequence[dict[str, Any]], path: Path) -> None:
     """Bars on a logarithmic scale, one group an entry."""
     from matplotlib.figure import Figure
 
-    rows = ratios(report)
+    rows = [row for report in reports for row in ratios(report)]
     figure = Figure(figsize=(8, 1 + 0.4 * max(len(rows), 1)), layout="constrained")
     axes = figure.subplots()
     height = 0.8 / len(KINDS)
@@ -34,7 +35,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
     axes.set_xlabel("times as fast as")
     axes.set_yticks([number + height for number in range(len(rows))], [name for name, _ in rows])
     axes.invert_yaxis()
-    axes.set_title(f"{report['system']} on {report['machine']['gpu'] or report['machine']['cpu']}", fontsize="medium")
+    systems, machine = ", ".join(report["system"] for report in reports), reports[0]["machine"]
+    axes.set_title(f"{systems} on {machine['gpu'] or machine['cpu']}", fontsize="medium")
     if rows:
         axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)

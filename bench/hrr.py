@@ -1,6 +1,5 @@
 """Benchmark entries of the HRR operators: their torch forms, sizes and the ratios aimed at."""
 
-import importlib.util
 from collections.abc import Callable
 from functools import partial
 
@@ -11,6 +10,7 @@ from torch.fft import fft, ifft, irfft, rfft
 
 from bench import hrr_algebra, hrr_classifiers
 from bench.entry import Entry, Inputs, Peer, rows_of, vectors
+from bench.peers import is_here
 from torch_hrr import hrr
 from torch_hrr._plain import hrr as plain
 
@@ -88,7 +88,7 @@ TORCH_FORMS: dict[str, tuple[Peer, ...]] = {
 
 def torchhd_peers(op: str) -> tuple[Peer, ...]:
     """The same in torchhd, its tensors made outside the timed region; empty where it is not installed."""
-    if importlib.util.find_spec("torchhd") is None:
+    if not is_here("torchhd"):
         return ()
     import torchhd
 

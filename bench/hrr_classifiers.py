@@ -11,7 +11,6 @@ in random order, and a ratio is the median over the splits of torchhd's time ove
 import argparse
 import functools
 import importlib
-import importlib.util
 import random
 import statistics
 import sys
@@ -33,6 +32,7 @@ if str(ROOT) not in sys.path:
 from bench.agreement import check_agreement  # noqa: E402
 from bench.entry import Entry, Inputs, Peer  # noqa: E402
 from bench.markdown import table, update  # noqa: E402
+from bench.peers import is_here  # noqa: E402
 from torch_hrr import hrr  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "hrr_learning.md"
@@ -62,7 +62,7 @@ def encoders(features: int, seed: int) -> dict[str, tuple[Any, Encoder | None]]:
         "level record": level, "projection": projection, "sinusoid": sinusoid, "fractional power": power
     }  # fmt: skip
     theirs: dict[str, Encoder] = {}
-    if importlib.util.find_spec("torchhd") is not None:
+    if is_here("torchhd"):
         import torchhd
         from torchhd import embeddings
 
@@ -187,7 +187,7 @@ ENTRIES = tuple(
         "LevelEncoder", f"{batch}x64", batch, values, lambda x: of_a_device(x.device)(x),
         (
             Peer("irfft(sum(rfft*rfft))", record_rfft), Peer("embedding.sum", record_products),
-            *([Peer("torchhd", record_torchhd, kind="library")] if importlib.util.find_spec("torchhd") else []),
+            *([Peer("torchhd", record_torchhd, kind="library")] if is_here("torchhd") else []),
         ),
         4 * batch * (64 + DIM), aim=aim,
     )

@@ -122,11 +122,12 @@ def below(found: Iterable[dict[str, Any]]) -> list[str]:
     return [f"{row['op']} {row['shape']}" for row in found if row["error"] or row["met"] == "no"]
 
 
-def draw(report: dict[str, Any], path: Path) -> None:
+def draw(reports: Sequence[dict[str, Any]], path: Path) -> None:
     """Ratios over the length, a panel for every number of rows and a line for every operator."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    (report,) = reports
     figure = Figure(figsize=(9, 8), layout="constrained")
     panels = figure.subplots(len(ROWS), 1, sharex=True)
     for axes, rows in zip(panels, ROWS, strict=True):

@@ -1,11 +1,13 @@
-"""Runs a system's benchmark entries: `python bench/run.py hrr [--filter REGEX] [--json PATH] [--device cuda]`."""
+"""Times the operators beside torch, torch.compile and the libraries that are installed, and prints the ratios."""
 
 import argparse
 import contextlib
 import datetime
 import importlib
+import importlib.util
 import itertools
 import json
+import os
 import platform
 import re
 import statistics
@@ -23,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from bench import figure, hrr_lengths  # noqa: E402
+from bench import figure, hrr_lengths, peers  # noqa: E402
 from bench.agreement import check_agreement  # noqa: E402
 from bench.entry import Entry, Inputs, Peer, aligned  # noqa: E402
 from bench.targets import Session, Target, format_target, heading, measure_target  # noqa: E402
@@ -35,6 +37,7 @@ SYSTEMS = ("hrr", "assembly", "programs", "encoding", "field", "hierarchy")
 RESULTS = ROOT / "bench" / "results"
 # Benchmarks of an installed package know no commit and keep nothing beside themselves.
 IN_SOURCE_TREE = (ROOT / "csrc").is_dir()
+DRAWN = (".svg", ".png", ".pdf")
 COLD_BYTES = 64 << 20
 MAX_COLD_SETS = 4096
 COLUMNS = (
@@ -160,9 +163,15 @@ def measure(entry: Entry, settings: Settings, limits: dict[str, float]) -> dict[
     }
 
 
-def format_row(row: dict[str, Any]) -> str:
+def columns_for(entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+    """The columns of the table, wide enough for the entries' names."""
+    widths = {"op": max(len(entry.op) for entry in entries), "shape": max(len(entry.shape) for entry in entries)}
+    return tuple((name, max(width, widths.get(name, 0))) for name, width in COLUMNS)
+
+
+def format_row(row: dict[str, Any], columns: Sequence[tuple[str, int]]) -> str:
     if row["error"]:
-        return f"{row['op']:<24} {row['shape']:<16} ERROR {row['error']}"
+        return f"{aligned((row['op'], row['shape']), columns[:2], 2)} ERROR {row['error']}"
 
     def number(state: str, kind: str) -> str:
         found = row["ratios"].get(state, {}).get(kind)
@@ -177,7 +186,7 @@ def format_row(row: dict[str, Any]) -> str:
         asked("floor"), asked("aim"), row["met"] or "-", number("reused warm", "torch"), number("fresh cold", "torch"),
         number("fresh warm", "library"), number("fresh warm", "compile"), f"{row['fraction_of_limit']:.2f}",
     )  # fmt: skip
-    return aligned(cells, COLUMNS, 2)
+    return aligned(cells, columns, 2)
 
 
 def commit_of_tree(digits: int = 40) -> str | None:
@@ -213,29 +222,49 @@ def kept_at(report: dict[str, Any]) -> Path:
     return RESULTS / f"{'-'.join(names)}.json"
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("system", choices=SYSTEMS)
-    parser.add_argument("--rounds", type=int, default=9, help="rounds in which every candidate runs once")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--filter", default="", help='regular expression on "op shape" and "target ..."')
-    parser.add_argument("--json", type=Path, help="write machine, settings and all rounds to this file")
+def parse(argv: Sequence[str] | None, prog: str | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    listed = ", ".join(SYSTEMS)
+    parser.add_argument(
+        "systems", nargs="*", default=SYSTEMS, metavar="SYSTEM", help=f"one or more of {listed} (default: all)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=9, metavar="N", help="in each of which every candidate runs once (default: 9)"
+    )
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (default: 1)")
+    parser.add_argument(
+        "--filter", default="", metavar="REGEX", help='on "op shape" and "target ..." (default: everything)'
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write machine, settings and all rounds to this file")
     parser.add_argument("--keep", action="store_true", help="write them to bench/results, by system, device and driver")
-    parser.add_argument("--plot", type=Path, help="draw the ratios into this file (.svg, .png, .pdf)")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--plot", type=Path, metavar="PATH", help=f"draw the ratios into this file ({', '.join(DRAWN)})"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cpu or cuda (default: cpu)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs and the order (default: 0)")
     parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile peers out")
     parser.add_argument("--lengths", action="store_true", help="of hrr: every operator at every kind of length")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, warm only, no compile")
     options = parser.parse_args(argv)
+    for system in options.systems:
+        if system not in SYSTEMS:
+            parser.error(f"SYSTEM must be one of {listed}, got {system}")
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads must be at least 1")
     try:
         re.compile(options.filter)
     except re.error as error:
         parser.error(f"--filter must be a regular expression, got {options.filter!r}: {error}")
-    if options.lengths and options.system != "hrr":
-        parser.error(f"--lengths is a table of hrr, got {options.system}")
+    if options.lengths and list(options.systems) != ["hrr"]:
+        parser.error(f"--lengths is a table of hrr, got {' '.join(options.systems)}")
+    for path in (options.json, options.plot):
+        folder = path and next(each for each in path.absolute().parents if each.exists())
+        if path and (path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK)):
+            parser.error(f"{path} cannot be written")
+    if options.plot and options.plot.suffix not in DRAWN:
+        parser.error(f"--plot must end in one of {', '.join(DRAWN)}, got {options.plot}")
+    if options.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install 'torch_hrr[plot]'")
     if options.keep and not IN_SOURCE_TREE:
         parser.error("--keep is for the source tree, use --json PATH")
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -247,21 +276,24 @@ def started(system: str, settings: Settings) -> dict[str, Any]:
     """A report without rows yet; prints what its figures depend on."""
     report: dict[str, Any] = {
         "system": system, "machine": machine(settings), "limits": machine_limits(settings.threads, settings.cuda),
-        "settings": vars(settings), "entries": [], "targets": [],
+        "settings": vars(settings), "peers": peers.versions(system), "entries": [], "targets": [],
     }  # fmt: skip
     print("  ".join(f"{key}: {value}" for key, value in report["machine"].items() if value is not None))
+    print(*peers.described(report["peers"], settings.compile), sep="\n")
     return report
 
 
-def finished(report: dict[str, Any], options: argparse.Namespace, draw: Callable[[dict[str, Any], Path], None]) -> int:
-    """Writes and draws the report where the options say so; 1 if a row of it is an error."""
-    for path in (options.json, kept_at(report) if options.keep else None):
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(report, indent=1) + "\n")
+def finished(reports: Sequence[dict[str, Any]], options: argparse.Namespace, draw: Callable[[Any, Path], None]) -> int:
+    """Writes and draws the reports where the options say so; 1 if a row of them is an error."""
+    written = {kept_at(report): report for report in reports} if options.keep else {}
+    if options.json:
+        written[options.json] = reports[0] if len(options.systems) == 1 else list(reports)
+    for path, content in written.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=1) + "\n")
     if options.plot:
-        draw(report, options.plot)
-    return int(any(row["error"] for row in report["entries"] + report["targets"]))
+        draw(reports, options.plot)
+    return int(any(row["error"] for report in reports for row in report["entries"] + report["targets"]))
 
 
 def run_lengths(options: argparse.Namespace, settings: Settings) -> int:
@@ -270,7 +302,7 @@ def run_lengths(options: argparse.Namespace, settings: Settings) -> int:
     if not entries:
         print(f"no entry matches {options.filter!r}", file=sys.stderr)
         return 1
-    report = started("hrr-lengths", settings)
+    report = started("hrr", settings) | {"system": "hrr-lengths"}
     print(hrr_lengths.heading())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -280,41 +312,21 @@ def run_lengths(options: argparse.Namespace, settings: Settings) -> int:
             print(hrr_lengths.line(shape, found), flush=True)
     missed = hrr_lengths.below(report["entries"])
     print(f"{len(report['entries']) - len(missed)} of {len(report['entries'])} at their floor or above; * is below")
-    return finished(report, options, hrr_lengths.draw)
+    return finished([report], options, hrr_lengths.draw)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the chosen entries; 1 if one of them disagrees with a peer or fails, whatever the times."""
-    options = parse(argv)
-    torch.set_num_threads(options.threads)
-    settings = Settings(
-        rounds=min(options.rounds, 3) if options.quick else options.rounds,
-        block_seconds=1e-3 if options.quick else 4e-3,
-        threads=options.threads,
-        device=options.device,
-        cold=not (options.quick or options.lengths),
-        compile=not (options.quick or options.no_compile or options.lengths),
-        seed=options.seed,
-    )
-    if options.lengths:
-        return run_lengths(options, settings)
-    system = importlib.import_module(f"bench.{options.system}")
-    target_module = system if hasattr(system, "TARGETS") else importlib.import_module(f"bench.{options.system}_targets")
-    entries: list[Entry] = [entry for entry in system.ENTRIES if re.search(options.filter, entry.name)]
-    targets: list[Target] = [target for target in target_module.TARGETS if re.search(options.filter, target.name)]
-    if not entries and not targets:
-        known = [each.name for each in (*system.ENTRIES, *target_module.TARGETS)]
-        print(f"no entry matches {options.filter!r}; there are:", *known, sep="\n  ", file=sys.stderr)
-        return 1
-    report = started(options.system, settings)
+def run_system(report: dict[str, Any], entries: Sequence[Entry], targets: Sequence[Target], settings: Settings) -> None:
+    """Measures entries and targets into a report, and prints them."""
+    system, target_module = modules_of(report["system"])
+    columns = columns_for(entries) if entries else COLUMNS
     if entries:
-        print(aligned([name for name, _ in COLUMNS], COLUMNS, 2))
+        print(aligned([name for name, _ in columns], columns, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for entry in entries:
             row = measure(entry, settings, report["limits"])
             report["entries"].append(row)
-            print(format_row(row), flush=True)
+            print(format_row(row, columns), flush=True)
             if entry.aim_peer and not row["error"]:
                 print(f"  aim and met? refer to {entry.aim_peer}: {row['judged']['ratio']:.2f}")
             for name, reason in row.get("left_out", {}).items():
@@ -331,7 +343,52 @@ def main(argv: Sequence[str] | None = None) -> int:
             row = measure_target(target, session)
             report["targets"].append(row)
             print(format_target(row), flush=True)
-    return finished(report, options, figure.draw)
+
+
+def modules_of(system: str) -> tuple[Any, Any]:
+    """The modules that hold a system's entries and its targets."""
+    module = importlib.import_module(f"bench.{system}")
+    return module, module if hasattr(module, "TARGETS") else importlib.import_module(f"bench.{system}_targets")
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Runs the chosen entries; 1 if one of them disagrees with a peer or fails, whatever the times."""
+    options = parse(argv, prog)
+    torch.set_num_threads(options.threads)
+    settings = Settings(
+        rounds=min(options.rounds, 3) if options.quick else options.rounds,
+        block_seconds=1e-3 if options.quick else 4e-3,
+        threads=options.threads,
+        device=options.device,
+        cold=not (options.quick or options.lengths),
+        compile=not (options.quick or options.no_compile or options.lengths),
+        seed=options.seed,
+    )
+    if options.lengths:
+        return run_lengths(options, settings)
+    every = {system: modules_of(system) for system in options.systems}
+    known = {system: (entries.ENTRIES, targets.TARGETS) for system, (entries, targets) in every.items()}
+    chosen = {
+        system: [[each for each in rows if re.search(options.filter, each.name)] for rows in both]
+        for system, both in known.items()
+    }
+    chosen = {system: rows for system, rows in chosen.items() if any(rows)}
+    if not chosen:
+        names = [each.name for both in known.values() for rows in both for each in rows]
+        print(f"no entry matches {options.filter!r}; there are:", *names, sep="\n  ", file=sys.stderr)
+        return 1
+    reports = []
+    for system, (entries, targets) in chosen.items():
+        if reports:
+            print()
+        reports.append(started(system, settings))
+        try:
+            run_system(reports[-1], entries, targets, settings)
+        except KeyboardInterrupt:
+            print("interrupted; what was measured is kept", file=sys.stderr)
+            finished(reports, options, figure.draw)
+            return 130
+    return finished(reports, options, figure.draw)
 
 
 if __name__ == "__main__":

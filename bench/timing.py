@@ -143,6 +143,7 @@ def ratio(peer: Candidate, ours: Candidate) -> tuple[float, float]:
     return median_and_iqr([p / o for p, o in zip(peer.rounds, ours.rounds, strict=True)])
 
 
+@cache
 def machine_limits(threads: int, cuda: bool) -> dict[str, float]:
     """What no kernel can beat: bytes a second of a large copy (read and written), seconds of an empty launch."""
     clock, device = (CudaClock, "cuda") if cuda else (CpuClock, "cpu")

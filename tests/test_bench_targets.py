@@ -180,7 +180,7 @@ def test_ratios_are_drawn(tmp_path):
     ]
     report = {"system": "hrr", "machine": {"gpu": None, "cpu": "some CPU"}, "entries": entries}
     assert figure.ratios(report) == [("bind 2x8", {"torch": 2.0, "library": 4.0})]
-    figure.draw(report, tmp_path / "made" / "ratios.svg")
+    figure.draw([report], tmp_path / "made" / "ratios.svg")
     assert "<svg" in (tmp_path / "made" / "ratios.svg").read_text()
 
 

@@ -219,7 +219,7 @@ def test_benchmark_json(tmp_path, threads, capsys):
     path = tmp_path / "new" / "hrr.json"
     assert run.main(["hrr", "--quick", "--filter", "^bind 100x256$", "--json", str(path)]) == 0
     report = json.loads(path.read_text())
-    assert report.keys() == {"system", "machine", "limits", "settings", "entries", "targets"}
+    assert report.keys() == {"system", "machine", "limits", "settings", "peers", "entries", "targets"}
     assert report["machine"].keys() == {"cpu", "isa", "gpu", "driver", "torch", "python", "threads", "date", "commit"}
     assert report["machine"]["threads"] == 1
     assert report["targets"] == []
@@ -232,6 +232,61 @@ def test_benchmark_json(tmp_path, threads, capsys):
         assert len(candidate["rounds"]) == report["settings"]["rounds"] == 3
         assert min(candidate["rounds"]) > 0
     assert "bind                     100x256" in capsys.readouterr().out
+
+
+def test_bench_runs_the_source_trees_benchmarks_of_several_systems(tmp_path, threads, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "1.2")
+    monkeypatch.setattr("bench.peers.is_here", lambda module: module != "torchhd")
+    path, plot = tmp_path / "all.json", tmp_path / "new" / "ratios.svg"
+    options = (
+        "--quick",
+        "--filter",
+        r"^bind 100x256$|gha 100$|gha .* 100-32$",
+        "--json",
+        str(path),
+        "--plot",
+        str(plot),
+    )
+    assert command_line.main(["bench", *options]) == 0
+    reports = json.loads(path.read_text())
+    assert [report["system"] for report in reports] == ["hrr", "hierarchy"]
+    assert reports[0]["peers"] == {"torch-hd": None, "numpy": "1.2"} and reports[1]["peers"] == {}
+    printed = capsys.readouterr().out
+    assert "beside: eager torch, numpy 1.2\nwithout torch-hd: pip install torch-hd\n" in printed
+    assert "hrr, hierarchy on " in plot.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("hr",), "SYSTEM must be one of hrr, assembly, programs, encoding, field, hierarchy, got hr"),
+        (("hrr", "--plot", "ratios"), "--plot must end in one of .svg, .png, .pdf, got ratios"),
+        (("hrr", "--json", "."), ". cannot be written"),
+        (("--plot", "ratios.svg"), "--plot needs matplotlib: pip install 'torch_hrr[plot]'"),
+    ],
+)
+def test_bench_refuses_what_it_cannot_do_before_it_measures(arguments, text, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as caught:
+        command_line.main(["bench", *arguments])
+    assert caught.value.code == 2
+    assert f"python -m torch_hrr bench: error: {text}\n" in capsys.readouterr().err
+
+
+def test_bench_keeps_what_was_measured_when_it_is_interrupted(monkeypatch, threads, capsys, tmp_path):
+    measured = run.measure
+
+    def once(entry, settings, limits):
+        if entry.shape != "100x256":
+            raise KeyboardInterrupt
+        return measured(entry, settings, limits)
+
+    monkeypatch.setattr(run, "measure", once)
+    path = tmp_path / "part.json"
+    assert run.main(["hrr", "--quick", "--filter", "^bind 100x(256|2048)$", "--json", str(path)]) == 130
+    assert [row["shape"] for row in json.loads(path.read_text())["entries"]] == ["100x256"]
+    assert "interrupted; what was measured is kept" in capsys.readouterr().err
 
 
 def test_benchmark_judges_by_the_peer_that_the_aim_names(monkeypatch, threads, capsys, tmp_path):

@@ -2,7 +2,6 @@
 
 import importlib.util
 import shutil
-import subprocess
 
 import pytest
 import torch
@@ -100,11 +99,3 @@ def test_a_sound_machine_has_no_faults(machine, capsys):
     assert command_line.main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert "binding is right" in printed and "wrong " not in printed
-
-
-def test_bench_runs_the_source_trees_benchmarks(monkeypatch):
-    called = []
-    monkeypatch.setattr(subprocess, "call", lambda command: called.append(command) or 3)
-    assert command_line.main(["bench", "hrr", "--quick"]) == 3
-    (command,) = called
-    assert command[1].endswith("bench/run.py") and command[2:] == ["hrr", "--quick"]

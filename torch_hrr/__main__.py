@@ -1,7 +1,7 @@
 """The command line: `python -m torch_hrr info | demo | bench | parse | explore | monitor | doctor`."""
 
 import argparse
-import subprocess
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +13,8 @@ from torch_hrr import assembly, demos, doctor, runtime, watch
 from torch_hrr._library import build_info
 from torch_hrr.assembly import explore
 from torch_hrr.assembly.grammar import GRAMMARS
+
+_PROG = "python -m torch_hrr"
 
 
 def info(options: argparse.Namespace) -> int:
@@ -27,11 +29,14 @@ def info(options: argparse.Namespace) -> int:
     return 0
 
 
-def bench(options: argparse.Namespace) -> int:
-    """Runs the benchmarks, the source tree's or the package's, in a process of their own."""
+def bench(arguments: Sequence[str]) -> int:
+    """Runs the benchmarks, the source tree's or those that the package carries."""
     package = Path(__file__).resolve().parent
     root = package.parent if (package.parent / "bench" / "run.py").exists() else package / "benchmarks"
-    return subprocess.call([sys.executable, str(root / "bench" / "run.py"), *options.arguments])
+    # First, since the current folder may have a `bench` of its own.
+    sys.path.insert(0, str(root))
+    status: int = importlib.import_module("bench.run").main(arguments, f"{_PROG} bench")
+    return status
 
 
 def parse(options: argparse.Namespace) -> int:
@@ -45,7 +50,11 @@ def parse(options: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m torch_hrr", description=__doc__)
+    arguments = sys.argv[1:] if argv is None else argv
+    # Its options are where the benchmarks are, and not loaded for other commands.
+    if arguments[:1] == ["bench"]:
+        return bench(arguments[1:])
+    parser = argparse.ArgumentParser(prog=_PROG, description=__doc__)
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="{info,demo,bench,parse,explore,monitor,doctor}"
     )
@@ -57,11 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     demos.add_arguments(demo_parser)
     demo_parser.set_defaults(run=demos.run)
-    bench_parser = commands.add_parser(
-        "bench", help="times against torch, torch.compile and libraries: bench SYSTEM [--filter REGEX] [--json PATH]"
-    )
-    bench_parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of bench/run.py, whose --help lists them")
-    bench_parser.set_defaults(run=bench)
+    commands.add_parser("bench", help="times beside torch, torch.compile and the libraries that are installed")
     parse_parser = commands.add_parser("parse", help="the tree of dependencies of a sentence, by assemblies of neurons")
     parse_parser.add_argument("sentence", help='such as "the big dogs chase the bad cats"')
     parse_parser.add_argument("--language", choices=tuple(GRAMMARS), default="english", help="default: english")
@@ -75,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     monitor_parser.set_defaults(run=watch.run)
     doctor_parser = commands.add_parser("doctor", help="what is wrong with this installation, and what mends it")
     doctor_parser.set_defaults(run=doctor.run)
-    options = parser.parse_args(argv)
+    options = parser.parse_args(arguments)
     status: int = options.run(options)
     return status
 
