@@ -1,6 +1,8 @@
 """C++ programs without Python: they find the installed CMake package, run exported models and learn."""
 
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch_hrr
 from torch_hrr.assembly import Brain
 
 SOURCE = Path(__file__).parent / "cpp" / "consumer"
+PIPELINES = Path(__file__).parents[1] / "examples" / "pipelines"
 BATCH, ITEMS, DIM = 3, 4, 96
 
 pytestmark = [
@@ -71,12 +74,10 @@ def write_models(directory: Path) -> None:
     for name, tensor in tensors.items():
         (directory / name).write_bytes(tensor.detach().contiguous().numpy().astype("<f4").tobytes())
     torch.jit.script(encoder).save(str(directory / "encoder.pt"))
-    with torch.no_grad():
-        exported = torch.export.export(encoder, (values, fillers))
-        torch._inductor.aoti_compile_and_package(exported, package_path=str(directory / "encoder.pt2"))
 
 
 def test_programs_use_the_installed_package(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
     models = tmp_path / "models"
     models.mkdir()
     write_models(models)
@@ -93,8 +94,10 @@ def test_programs_use_the_installed_package(tmp_path: Path) -> None:
     output = run(build / "consumer", models)
     assert output.splitlines()[-1] == "consumer ok"
     assert f"version={torch_hrr.__version__}" in output
-    assert run(build / "loader", models / "encoder.pt") == "loader ok [2, 96]\n"
-    run_rounds(build / "projection", tmp_path)
+    run_rounds(build / "examples" / "projection", tmp_path)
+    lines = run(build / "examples" / "recover").splitlines()
+    assert [line.split()[0] for line in lines] == ["hrr", "assembly", "encoding", "field", "hierarchy"]
+    serve_digits(build / "examples" / "serve", tmp_path / "digits")
 
 
 def run_rounds(program: Path, directory: Path) -> None:
@@ -114,6 +117,46 @@ def run_rounds(program: Path, directory: Path) -> None:
     assert run(program, file, "25", saved).splitlines() == lines
     brain.project({"s": "A"}, {"A": "A"}, rounds=3)
     assert torch.equal(torch.jit.load(saved)(3)["A"], brain.winners("A"))
+
+
+def serve_digits(program: Path, directory: Path) -> None:
+    """The example of digits: its exported files give in C++ what the model gives in Python, whatever the number."""
+    specification = importlib.util.spec_from_file_location("digits", PIPELINES / "digits.py")
+    digits = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(digits)
+    images, _ = digits.data()
+    model = digits.RecordClassifier(32, 2, 8, torch.Generator().manual_seed(0))
+    torch.nn.init.normal_(model.read_out, generator=torch.Generator().manual_seed(1))
+    digits.export(model, images[:9], directory)
+    with torch.no_grad():
+        expected = model(images[:9])
+    rows = directory / "images.f32"
+    for file in ("digits.pt", "digits.pt2"):
+        output = run(program, directory / file, rows, "64")
+        classes, *logits = torch.tensor([[float(word) for word in line.split()] for line in output.splitlines()]).T
+        torch.testing.assert_close(torch.stack(logits, -1), expected)
+        assert torch.equal(classes.long(), expected.argmax(-1))
+    loaded = subprocess.run(
+        [program, directory / "digits.pt2", rows, "64"],
+        env=without_library_paths() | {"LD_DEBUG": "files"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stderr
+    assert "libtorch_hrr" in loaded and not re.search("libpython|libtorch_python", loaded)
+    one = directory / "one.f32"
+    one.write_bytes(rows.read_bytes()[: 64 * 4])
+    assert len(run(program, directory / "digits.pt2", one, "64").splitlines()) == 1
+    for arguments, message in {
+        ("digits.pt", "none.f32", "64"): "none.f32 cannot be read",
+        ("digits.pt", "images.f32", "0"): "WIDTH must be a whole number above 0, got 0",
+        ("digits.pt", "images.f32", "50"): "images.f32 must hold rows of 50 floats, got 2304 bytes",
+        ("digits.pt", "images.f32", "32"): "mat1 and mat2 shapes cannot be multiplied",
+        ("digits.pt2", "images.f32", "32"): "unmatched dim value at 1, expected: 64, but got: 32",
+        ("none.pt2", "images.f32", "64"): "file open failed",
+    }.items():
+        refused = subprocess.run([program, *arguments], cwd=directory, capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 1 and "serve: " in refused.stderr and message in refused.stderr
 
 
 def test_another_torch_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@
 //   brain.add_area("A", n=100_000, k=317, beta=0.05)
 //   torch.jit.script(brain.projection({"s": "A"}, {"A": "A"})).save("projection.pt")
 //
-// and the program from examples/assembly/CMakeLists.txt.
+// and the program from examples/CMakeLists.txt.
 //
 // usage: projection FILE ROUNDS [SAVED]
 #include <torch/script.h>

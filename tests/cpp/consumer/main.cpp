@@ -1,8 +1,7 @@
-// Runs a TorchScript file and an AOTInductor package, takes gradients, and makes sure that no Python is in the process.
+// Runs a TorchScript file, takes gradients, and makes sure that no Python is in the process.
 //
-// usage: consumer DIRECTORY, which holds encoder.pt, encoder.pt2 and raw float32 files: values, fillers, expected and
+// usage: consumer DIRECTORY, which holds encoder.pt and raw float32 files: values, fillers, expected and
 // roles_grad (the gradient of the sum of the squared result with respect to the module's roles).
-#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/script.h>
 #include <torch_hrr/torch_hrr.h>
 
@@ -66,11 +65,6 @@ int main(int argc, char** argv) {
   require_close(result.detach(), expected, "the TorchScript result");
   result.square().sum().backward();
   require_close(module.attr("roles").toTensor().grad(), roles_grad, "the gradient through TorchScript");
-
-  torch::inductor::AOTIModelPackageLoader package(directory + "encoder.pt2");
-  const std::vector<at::Tensor> outputs = package.run({values, fillers});
-  require(outputs.size() == 1, "the package must have one output");
-  require_close(outputs[0].detach(), expected, "the AOTInductor result");
 
   // The gradient of sum_n g[n] (a conv b)[n] with respect to a is the correlation of g with b.
   const at::Tensor a = values.clone().requires_grad_();
