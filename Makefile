@@ -15,7 +15,7 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /u
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_ISAS=all TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
-.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench install clean tools start
+.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench docs install clean tools start
 
 tools:
 	@command -v $(PYTHON) > /dev/null || { echo "torch_hrr: python3 (3.11 or later) was not found: apt-get install python3 python3-venv" >&2; exit 1; }
@@ -146,5 +146,14 @@ coverage: $(VENV)/.test-tools
 bench: $(VENV)/.installed
 	$(PY) bench/run.py hrr
 
+# The site, in build/docs/html. A warning, such as of a link that leads nowhere, fails it at the end.
+$(VENV)/.docs-tools: $(VENV)/.installed pyproject.toml
+	@$(PIP) --quiet $$($(PY) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+	@touch $@
+
+docs: $(VENV)/.docs-tools
+	$(PY) -m sphinx -W --keep-going --quiet -b html -d build/docs/doctrees docs build/docs/html
+	@echo "torch_hrr: the site is build/docs/html/index.html"
+
 clean:
-	rm -rf $(VENV)/.installed $(VENV)/.test-tools build dist torch_hrr/lib torch_hrr/include torch_hrr/share *.egg-info
+	rm -rf $(VENV)/.installed $(VENV)/.test-tools $(VENV)/.docs-tools build docs/gallery docs/project docs/reference dist torch_hrr/lib torch_hrr/include torch_hrr/share *.egg-info

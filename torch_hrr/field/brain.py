@@ -138,7 +138,7 @@ class FieldBrain(Saveable, DescribedModule):
     ``learner="imprint"``, the default here, does not learn control. One cycle, for sensory values s and a reward r for
     what the last motor did:
 
-    1. prediction error e = mean |s - p|, confidence 1 / (1 + e); then p <- 0.9 p + 0.1 s;
+    1. prediction error e = ``mean |s - p|``, confidence 1 / (1 + e); then p <- 0.9 p + 0.1 s;
     2. the sensory pattern q = P s on the content channels, P with orthonormal columns; where q correlates best with the
        field, ``argmax_x <f(x), q>``, it is added with intensity ``0.5 + 0.5 r``, times 0.8 per step of L1 distance
        within a radius of 2;

@@ -559,9 +559,9 @@ class FieldMemory(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordC
 
     The observation is the environment's as sensory values of -1 to 1, as `FieldAgent` makes them, and behind them one
     value for each that is remembered, 0 where nothing is yet. Each has 21 places from -1 to 1, where a value x is a
-    stimulus at x of strength 40 |x|. From 0.15 on it makes a peak, which stays when the value goes back to 0. From 0.6
-    on it ends in one step a peak far from it, and from 0.4 on in five; a weaker one ends none. A peak within 0.6 of a
-    new value moves towards it instead, and a single step can leave it between the two. The remembered value is the
+    stimulus at x of strength ``40 |x|``. From 0.15 on it makes a peak, which stays when the value goes back to 0. From
+    0.6 on it ends in one step a peak far from it, and from 0.4 on in five; a weaker one ends none. A peak within 0.6 of
+    a new value moves towards it instead, and a single step can leave it between the two. The remembered value is the
     peak's centre of mass: that of a lasting 1, where the places end, is 0.8. An episode begins with a field at rest.
 
     The field does not learn; a brain learns what to do with what it holds, for which its trace is no substitute: that

@@ -507,7 +507,7 @@ class ProjectionEncoder(_Features):
 
 
 class SinusoidEncoder(_Features):
-    """Rows of numbers by random Fourier features: ``y[n] = sqrt(2/D) cos(bandwidth w_n . x + b_n)``.
+    """Rows of numbers by random Fourier features: ``y[n] = sqrt(2/D) cos(bandwidth <w_n, x> + b_n)``.
 
     With w of N(0, 1) and b uniform in [0, 2 pi) the kernel is Gaussian, ``exp(-(bandwidth |x - z|)^2 / 2)``, and norms
     are about 1. The angles are a matrix product, whose last bits may depend on the batch; in float32 they are exact to
