@@ -99,7 +99,7 @@ WHEEL_MINORS ?= 2.11 2.12 2.13 2.14 2.15
 wheel: $(VENV)/.installed
 	MAX_JOBS=$(JOBS) $(PY) tests/minors.py --wheel dist $(WHEEL_MINORS)
 
-# A folder for a machine with a GPU, which then compiles nothing: docs/gpu.md.
+# A folder for a machine with a GPU, which then compiles nothing: docs/dev/gpu.md.
 GPU_KIT ?= build/gpu-kit
 GPU_TORCH ?= 2.11
 GPU_ARCHITECTURE ?= 9.0

@@ -1,13 +1,13 @@
 """How long the CUDA kernels should take on four GPUs, from counted requests, compiled code and data sheets.
 
-    python bench/gpu_model.py                   the tables of docs/gpu_model.md, for what is built
+    python bench/gpu_model.py                   the tables of docs/dev/gpu_model.md, for what is built
     python bench/gpu_model.py --counts FILE     counts from this file; without: those of the build tree's program
     python bench/gpu_model.py --build DIR       another build tree than that of pip install
     python bench/gpu_model.py --code FILE       machine code from this library; without: that of the build tree
     python bench/gpu_model.py --gpu NAME        one GPU alone
-    python bench/gpu_model.py --update          writes the tables of docs/gpu_model.md
+    python bench/gpu_model.py --update          writes the tables of docs/dev/gpu_model.md
 
-On a machine with a GPU the measured times follow. docs/gpu_model.md says what is modelled and what is left out.
+On a machine with a GPU the measured times follow. docs/dev/gpu_model.md says what is modelled and what is left out.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from bench.tools.kernel_resources import kib, percent  # noqa: E402
 from bench.tools.machine_code import Asked, Instruction, Issued, issued_by_warp, parse_sass  # noqa: E402
 from bench.tools.occupancy import KIB, WARP, occupancy  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "gpu_model.md"
+DOCUMENT = ROOT / "docs" / "dev" / "gpu_model.md"
 LIBRARY = "libtorch_hrr.so"
 MIB = KIB * KIB
 # An SM issues one instruction a clock from each of four schedulers and passes over its shared memory once a clock.
@@ -422,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--build", type=Path, help="the build tree (default: that of pip install)")
     parser.add_argument("--code", type=Path, help="a library with CUDA code (default: the build tree's)")
     parser.add_argument("--gpu", choices=[gpu.name for gpu in GPUS], help="one GPU alone")
-    parser.add_argument("--update", action="store_true", help="write the tables of docs/gpu_model.md")
+    parser.add_argument("--update", action="store_true", help="write the tables of docs/dev/gpu_model.md")
     options = parser.parse_args(arguments)
     if options.update and options.gpu:
         parser.error("--update writes the tables of all GPUs")

@@ -4,7 +4,7 @@
 // L is float, double or a vector Simd of either; a lane's result depends on that lane alone. The functions use only
 // operations that IEEE 754 rounds once, in one order, so scalar code, AVX2, AVX-512 and CUDA agree bit by bit (except
 // in the sign and payload of a NaN). Infinities, NaN, signed zeros and subnormal numbers are as in C. Errors and speed:
-// docs/math.md.
+// docs/dev/math.md.
 //
 // The polynomials are minimax fits for the relative error of the whole function, with coefficients rounded one by one.
 #pragma once

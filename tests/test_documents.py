@@ -8,7 +8,8 @@ import pytest
 import torch_hrr
 
 ROOT = pathlib.Path(__file__).parents[1]
-DOCUMENTS = [path for folder in (".", "docs", "bench", "findings") for path in sorted((ROOT / folder).glob("*.md"))]
+FOLDERS = (".", "docs", "docs/dev", "bench", "findings")
+DOCUMENTS = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""The arithmetic of bench/gpu_model.py on counts made by hand; docs/gpu_model.md lists every counted operator."""
+"""The arithmetic of bench/gpu_model.py on counts made by hand; docs/dev/gpu_model.md lists every counted operator."""
 
 import dataclasses
 import importlib

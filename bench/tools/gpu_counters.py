@@ -4,7 +4,7 @@
     python bench/tools/gpu_counters.py --counts FILE --device cpu      a dry run: calls the operators on the CPU
 
 FILE is the output of cuda_on_host_profile. A count that is off by more than a twentieth fails: an assumption of the
-program that counts on the host is wrong then (docs/cuda_on_host.md).
+program that counts on the host is wrong then (docs/dev/cuda_on_host.md).
 """
 
 import argparse

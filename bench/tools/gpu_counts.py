@@ -1,7 +1,7 @@
 """What CUDA kernels ask of a GPU's memory, counted on the host, and the bounds of gpu_bounds.toml on it.
 
 `python bench/tools/gpu_counts.py` runs the program cuda_on_host_profile of a build tree and prints a line for each
-operator and shape; `--check` compares with the bounds, like tests/test_gpu_counts.py. docs/cuda_on_host.md
+operator and shape; `--check` compares with the bounds, like tests/test_gpu_counts.py. docs/dev/cuda_on_host.md
 says how it counts.
 """
 

@@ -3,7 +3,7 @@
     python bench/tools/kernel_resources.py            the kernels of a build by family, as Markdown
     python bench/tools/kernel_resources.py --kernels  one line per kernel; --json the same as JSON
     python bench/tools/kernel_resources.py --check    compares with kernel_bounds.toml; exit status 1 if one is exceeded
-    python bench/tools/kernel_resources.py --update   writes the tables of docs/kernel_resources.md
+    python bench/tools/kernel_resources.py --update   writes the tables of docs/dev/kernel_resources.md
     python bench/tools/kernel_resources.py --bounds   prints tight bounds, to copy into kernel_bounds.toml
 
 Registers, stack and static shared memory come from `cuobjdump --dump-resource-usage`. Block sizes and dynamic shared
@@ -38,7 +38,7 @@ from bench.tools.kernel_code import (  # noqa: E402
 )
 from bench.tools.occupancy import KIB  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "kernel_resources.md"
+DOCUMENT = ROOT / "docs" / "dev" / "kernel_resources.md"
 
 
 def span(values: Iterable[Any], write: Any = str) -> str:
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kernels", action="store_true", help="one line per kernel")
     parser.add_argument("--json", action="store_true", help="every kernel as JSON")
     parser.add_argument("--check", action="store_true", help="compare with kernel_bounds.toml")
-    parser.add_argument("--update", action="store_true", help="write the tables of docs/kernel_resources.md")
+    parser.add_argument("--update", action="store_true", help="write the tables of docs/dev/kernel_resources.md")
     parser.add_argument("--bounds", action="store_true", help="print tight bounds")
     options = parser.parse_args(arguments)
     if options.no_launches and not options.files:

@@ -9,7 +9,7 @@
 //
 // host_launch throws LaunchError for a divergent barrier, a deadlock or a launch that no device takes, and passes on
 // whatever the kernel body throws. Shared memory is a heap block of exactly shared_bytes, all bits set (NaN, -1) when a
-// block starts. docs/cuda_on_host.md says what this finds and what it cannot find.
+// block starts. docs/dev/cuda_on_host.md says what this finds and what it cannot find.
 #pragma once
 
 #if defined(__CUDACC__)

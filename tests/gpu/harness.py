@@ -1,4 +1,4 @@
-"""Runs everything that needs a GPU, in stages that are limited in time: tests/gpu/run. docs/gpu.md describes it.
+"""Runs everything that needs a GPU, in stages that are limited in time: tests/gpu/run. docs/dev/gpu.md describes it.
 
 A stage that fails or hangs costs itself alone. The results are written after every stage: results.json has all of
 them, junit.xml the tests, summary.txt what fits on a screen, log.txt what the stages printed.
@@ -205,7 +205,7 @@ def run(plan: Plan, wanted: Sequence[str], out: Path, report: dict[str, Any]) ->
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tests/gpu/run", description="Everything that needs a GPU: see docs/gpu.md.")
+    parser = argparse.ArgumentParser(prog="tests/gpu/run", description="Everything that needs a GPU: docs/dev/gpu.md.")
     parser.add_argument("--kit", type=Path, help="a folder that make gpu-kit made: nothing is built here")
     parser.add_argument("--out", type=Path, help="for the results (default: $OUT, or build/gpu-results)")
     parser.add_argument("--stages", default="", help="names of stages, with commas between them (default: all)")

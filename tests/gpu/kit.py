@@ -1,7 +1,7 @@
 """Packs the library, the tests and the benchmarks for a machine with a GPU into one folder: make gpu-kit.
 
 The library is built here, against the torch of that machine, which then compiles nothing. A binary serves one minor
-version of torch and any Python. docs/gpu.md says what the folder is for.
+version of torch and any Python. docs/dev/gpu.md says what the folder is for.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from bench.tools import gpu_counts  # noqa: E402
 MOST_BYTES = 60 * 2**20
 # What the tests of tests/gpu import or run; the dry run shows whether something is missing.
 PARTS = (
-    "pyproject.toml", "LICENSE", "docs/gpu.md", "bench/*.py", "bench/tools/*", "tests/conftest.py", "tests/cases/*.py",
-    "tests/gpu/*", "tests/assembly/brain_programs.py", TORCH_BRAINS,
+    "pyproject.toml", "LICENSE", "docs/dev/gpu.md", "bench/*.py", "bench/tools/*", "tests/conftest.py",
+    "tests/cases/*.py", "tests/gpu/*", "tests/assembly/brain_programs.py", TORCH_BRAINS,
 )  # fmt: skip
 
 

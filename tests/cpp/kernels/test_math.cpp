@@ -44,7 +44,7 @@ constexpr MathFunction kAllFunctions[] = {kSine,      kCosine, kSinePi,   kCosin
 constexpr const char* kNames[] = {"sine",      "cosine", "sine_pi",    "cosine_pi", "exponential",
                                   "logarithm", "tanh",   "angle_by_x", "angle_by_y"};
 
-// The largest errors in units of the last place; docs/math.md has those that were measured.
+// The largest errors in units of the last place; docs/dev/math.md has those that were measured.
 constexpr double kFloatErrors[] = {1.6, 1.6, 1.6, 1.6, 1.1, 1.0, 1.6, 2.0, 2.0};
 constexpr double kDoubleErrors[] = {1.6, 1.6, 1.6, 1.6, 1.1, 1.0, 2.7, 1.8, 1.8};
 
