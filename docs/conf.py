@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
@@ -18,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 project = "torch_hrr"
 author = "The torch_hrr authors"
-release = version = (ROOT / "torch_hrr" / "version.txt").read_text().strip()
+release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 html_title = f"torch_hrr {release}"
 html_theme = "furo"
 html_show_copyright = False
