@@ -2,9 +2,11 @@
 
 import argparse
 import importlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,6 +17,8 @@ from torch_hrr.assembly import explore
 from torch_hrr.assembly.grammar import GRAMMARS
 
 _PROG = "python -m torch_hrr"
+# As shells report what Ctrl-C and a closed pipe end.
+_INTERRUPTED, _CLOSED = 130, 141
 
 
 def info(options: argparse.Namespace) -> int:
@@ -42,46 +46,83 @@ def bench(arguments: Sequence[str]) -> int:
 def parse(options: argparse.Namespace) -> int:
     """Prints the tree of dependencies of a sentence."""
     try:
-        print(assembly.Parser(options.language, options.seed).parse(options.sentence))
+        tree = assembly.Parser(options.language, options.seed).parse(" ".join(options.words))
     except ValueError as error:
         raise SystemExit(str(error)) from None
+    print(tree)
     return 0
+
+
+def _add_parse_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="+", metavar="WORD", help="of a sentence: the big dogs chase the bad cats")
+    languages = tuple(GRAMMARS)
+    parser.add_argument("--language", choices=languages, default=languages[0], help=f"(default: {languages[0]})")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the brain (default: 0)")
+
+
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and those of its commands."""
+    parser = argparse.ArgumentParser(prog=_PROG, description="Brain-inspired models as PyTorch operators.")
+    version = f"torch_hrr {torch_hrr.__version__}, torch {torch.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="name")
+    known: dict[str, argparse.ArgumentParser] = {}
+
+    def add(
+        name: str, purpose: str, run: Callable[..., Any], add_arguments: Callable[..., Any] = lambda _: None
+    ) -> None:
+        known[name] = commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        add_arguments(known[name])
+        known[name].set_defaults(run=run)
+
+    add("info", "versions, device, kernels chosen", info)
+    add("doctor", "what is wrong with this installation, and what mends it", doctor.run, doctor.add_arguments)
+    add("demo", "every system at work on real data, and a table of results", demos.run, demos.add_arguments)
+    add("bench", "times beside torch, torch.compile and the libraries that are installed", bench)
+    add("monitor", "a live view of what a command, or the machine, uses", watch.run, watch.add_arguments)
+    add("parse", "the tree of dependencies of a sentence, by assemblies of neurons", parse, _add_parse_arguments)
+    add("explore", "a window with sliders: what k, beta and p do to a projection", explore.run, explore.add_arguments)
+    return parser, known
+
+
+def _run(arguments: Sequence[str]) -> int:
+    # Its options are where the benchmarks are, and not loaded for other commands.
+    if arguments[:1] == ["bench"]:
+        return bench(arguments[1:])
+    parser, commands = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if options.name is None:
+        if unknown:
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        parser.print_help()
+        return 2
+    if unknown:
+        commands[options.name].error(f"unrecognized arguments: {' '.join(unknown)}")
+    if options.name != "doctor":
+        try:
+            build_info()
+        except RuntimeError as error:
+            raise SystemExit(f"{options.name}: {error}; `{_PROG} doctor` says what mends it") from None
+    status: int = options.run(options)
+    return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
-    arguments = sys.argv[1:] if argv is None else argv
-    # Its options are where the benchmarks are, and not loaded for other commands.
-    if arguments[:1] == ["bench"]:
-        return bench(arguments[1:])
-    parser = argparse.ArgumentParser(prog=_PROG, description=__doc__)
-    commands = parser.add_subparsers(
-        title="commands", required=True, metavar="{info,demo,bench,parse,explore,monitor,doctor}"
-    )
-    info_parser = commands.add_parser("info", help="versions, device, kernels chosen")
-    info_parser.set_defaults(run=info)
-    demo_parser = commands.add_parser(
-        "demo",
-        help="every system at work: digits, assemblies, sentences, text, a dynamic field, learned filters, a pole",
-    )
-    demos.add_arguments(demo_parser)
-    demo_parser.set_defaults(run=demos.run)
-    commands.add_parser("bench", help="times beside torch, torch.compile and the libraries that are installed")
-    parse_parser = commands.add_parser("parse", help="the tree of dependencies of a sentence, by assemblies of neurons")
-    parse_parser.add_argument("sentence", help='such as "the big dogs chase the bad cats"')
-    parse_parser.add_argument("--language", choices=tuple(GRAMMARS), default="english", help="default: english")
-    parse_parser.add_argument("--seed", type=int, default=0, help="of the brain (default: 0)")
-    parse_parser.set_defaults(run=parse)
-    explore_parser = commands.add_parser("explore", help="a window with sliders: what k, beta and p do to a projection")
-    explore.add_arguments(explore_parser)
-    explore_parser.set_defaults(run=explore.run)
-    monitor_parser = commands.add_parser("monitor", help="a live view of what a command, or the machine, uses")
-    watch.add_arguments(monitor_parser)
-    monitor_parser.set_defaults(run=watch.run)
-    doctor_parser = commands.add_parser("doctor", help="what is wrong with this installation, and what mends it")
-    doctor_parser.set_defaults(run=doctor.run)
-    options = parser.parse_args(arguments)
-    status: int = options.run(options)
+    for stream in (sys.stdout, sys.stderr):
+        # Where an encoding lacks a character, another stands for it.
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="replace")
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # So that the interpreter does not write the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _CLOSED
     return status
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -18,6 +21,8 @@ from torch_hrr.runtime.memory import available_memory
 _REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps . (in the source tree)"
 _REBUILD = f"TORCH_HRR_CUDA=1 {_REINSTALL}"
 _LEAST_MEMORY = 2**31
+# Microseconds of processors in each period, of a control group.
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 # Packages that parts of torch_hrr use: the module, and what for.
 _EXTRAS = {
     "matplotlib": ("matplotlib", "figures"),
@@ -49,14 +54,22 @@ def examine() -> Iterator[Finding]:
                 return
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON, for other programs")
+
+
 def run(options: argparse.Namespace) -> int:
     """Prints the findings; the exit status is 1 if something is wrong."""
     findings = list(examine())
+    wrong = sum(found.state == "wrong" for found in findings)
+    if options.json:
+        print(json.dumps({"wrong": wrong, "findings": [found._asdict() for found in findings]}, indent=1))
+        return int(wrong > 0)
     for found in findings:
         print(f"{found.state:<6} {found.text}")
         if found.cure:
             print(f"{'':<6} mend it with: {found.cure}")
-    wrong = sum(found.state == "wrong" for found in findings)
     print(f"\n{wrong} of {len(findings)} checks found something wrong" if wrong else "\nnothing is wrong")
     return int(wrong > 0)
 
@@ -88,7 +101,7 @@ def _gpu() -> Iterator[Finding]:
         if shutil.which("nvidia-smi") is None:
             yield Finding("ok", "there is no NVIDIA GPU: everything runs on the CPU")
         elif hidden is not None and hidden.strip() in ("", "-1"):
-            yield Finding("wrong", f"CUDA_VISIBLE_DEVICES={hidden!r} hides the GPU", "unset CUDA_VISIBLE_DEVICES")
+            yield Finding("note", f"CUDA_VISIBLE_DEVICES={hidden!r} hides the GPU", "unset CUDA_VISIBLE_DEVICES")
         elif torch.version.cuda is None:
             yield Finding("wrong", "this torch has no CUDA, but there is a GPU", "pip install --force-reinstall torch")
         else:
@@ -114,13 +127,27 @@ def _gpu() -> Iterator[Finding]:
     yield Finding("ok", "the CUDA kernels run") if close else Finding("wrong", "the CUDA kernels are wrong", _REBUILD)
 
 
+def _cores() -> int:
+    """How many this process may use: those it is bound to, and what a container has of them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = map(float, _QUOTA.read_text().split())
+    except (OSError, ValueError):
+        return cores
+    return min(cores, math.ceil(quota / period))
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def _machine() -> Iterator[Finding]:
-    threads, cores = torch.get_num_threads(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    if cores is not None and threads > cores:
-        text = f"torch uses {threads} threads on {cores} cores, which then wait for each other"
-        yield Finding("wrong", text, f"export OMP_NUM_THREADS={cores}")
+    threads, cores = torch.get_num_threads(), _cores()
+    text = f"torch uses {_count(threads, 'thread')} on {_count(cores, 'core')}"
+    if threads > cores:
+        yield Finding("note", f"{text}, and threads then wait for each other", f"export OMP_NUM_THREADS={cores}")
     else:
-        yield Finding("ok", f"torch uses {threads} threads" + ("" if cores is None else f" on {cores} cores"))
+        yield Finding("ok", text)
     try:
         free = available_memory("cpu")
     except RuntimeError as error:

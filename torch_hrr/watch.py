@@ -245,7 +245,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("--interval", type=_interval, default=1.0, metavar="S", help="between samples (default: 1)")
     parser.add_argument(
-        "--device", default="auto", help="whose load is shown: cpu, cuda, cuda:1 or auto (default: auto)"
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="whose load is shown: cpu, cuda, cuda:1 or auto (default: auto)",
     )
     usual = ", ".join(f"{metric}={value:g}" for metric, value in _ALERTS)
     parser.add_argument(

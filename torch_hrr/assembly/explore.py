@@ -26,14 +26,16 @@ _STOPS = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     folder = Path("explore-output")
-    parser.add_argument("system", choices=("assembly",), help="projects a stimulus into an area")
-    parser.add_argument("--n", type=int, default=10_000, help="neurons of the area (default: 10000)")
-    parser.add_argument("--k", type=int, default=100, help="winners, and neurons of the stimulus (default: 100)")
-    parser.add_argument("--beta", type=float, default=0.05, help="plasticity (default: 0.05)")
-    parser.add_argument("--p", type=float, default=0.05, help="density of the connectome (default: 0.05)")
-    parser.add_argument("--rounds", type=int, default=25, help="default: 25")
-    parser.add_argument("--seed", type=int, default=0, help="of the brain (default: 0)")
-    frames = f"writes pictures there and opens no window; without a display they are written to {folder}"
+    parser.add_argument("system", choices=("assembly",), help="what to show: a stimulus projected into an area")
+    parser.add_argument("--n", type=int, default=10_000, metavar="N", help="neurons of the area (default: 10000)")
+    parser.add_argument(
+        "--k", type=int, default=100, metavar="N", help="winners, and neurons of the stimulus (default: 100)"
+    )
+    parser.add_argument("--beta", type=float, default=0.05, metavar="X", help="plasticity (default: 0.05)")
+    parser.add_argument("--p", type=float, default=0.05, metavar="X", help="density of the connectome (default: 0.05)")
+    parser.add_argument("--rounds", type=int, default=25, metavar="N", help="of the projection (default: 25)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the brain (default: 0)")
+    frames = f"write pictures there and open no window (without a display: {folder})"
     parser.add_argument("--frames", type=Path, metavar="FOLDER", help=frames)
     parser.set_defaults(folder=folder)
 

@@ -28,18 +28,19 @@ _SIZES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of all jobs."""
-    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, help="what to run (default: all)")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes: a minute on two cores")
+    listed = f"some of {', '.join(JOBS)} (default: all)"
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, metavar="JOB", help=listed)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, half a minute on two cores")
     for name, (purpose, full, quick) in _SIZES.items():
         smaller = "" if quick == full else f", quick: {quick}"
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{purpose} (default: {full}{smaller})")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the splits and all draws (default: 0)")
-    parser.add_argument("--device", default="cpu", help="digits: cpu, cuda or auto (default: cpu)")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="digits: cpu, cuda or auto (default: cpu)")
     folder = Path("demo-output")
     parser.add_argument(
-        "--output", type=Path, default=folder, metavar="FOLDER", help=f"where figures go (default: {folder})"
+        "--output", type=Path, default=folder, metavar="FOLDER", help=f"for the figures (default: {folder})"
     )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the table to this file too")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the table to this file")
 
 
 def run(options: argparse.Namespace) -> int:
