@@ -196,7 +196,7 @@ def encode_digits(grey: Tensor, step: float, generator: torch.Generator) -> Tens
     places = torch.arange(8) * step
     columns, rows = hrr.bind_power(x, places.repeat(8)), hrr.bind_power(y, places.repeat_interleave(8))
     weights = torch.arange(demo.GREY_LEVELS) / (demo.GREY_LEVELS - 1)
-    return demo.encode(grey, columns, weights, lambda a, values: hrr.bind_superpose(a, rows, values), lambda: None)
+    return torch.cat([hrr.bind_superpose(columns, rows, weights[chunk]) for chunk in grey.split(demo.CHUNK)])
 
 
 # spectrum of bind(X^x, Y^y) at a bin = exp(i (x theta + y phi)), theta and phi of U(-pi, pi)

@@ -121,7 +121,7 @@ def test_two_ways_are_timed_in_turn_on_one_thread(threads, monkeypatch):
 
         return run
 
-    taken = demo_table.in_turn(20, way("ours", 1), way("theirs", 5))
+    taken = demo_table.in_turn(way("ours", 1), way("theirs", 5), 20)
     assert taken.ratio == 3 and taken.timing("w", "p") == demo_table.Timing("w", 2, 3, "p")
     assert sorted(calls[:2]) == [("ours", 0), ("theirs", 0)]
     rounds = [calls[i : i + 2] for i in range(2, 42, 2)]

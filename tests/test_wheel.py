@@ -112,6 +112,9 @@ def test_works_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_an_installed_package_has_its_benchmarks(wheel: Path, tmp_path: Path) -> None:
+    # A folder of the user's, which is first on the path.
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "__init__.py").write_text("raise RuntimeError")
     program = "import sys; from torch_hrr.__main__ import main; sys.exit(main(sys.argv[1:]))"
     arguments = ("bench", "hrr", "--quick", "--filter", "^unbind 100x512$", "--json", str(tmp_path / "report.json"))
     environment = os.environ | {"PYTHONPATH": str(wheel.parent / "site")}

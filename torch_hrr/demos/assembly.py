@@ -99,7 +99,7 @@ def project_densely(stimulus: Tensor, weights: Tensor, k: int) -> Tensor:
 def time_firing(seed: int) -> Timing:
     """The winners of every digit, beside torch.topk."""
     inputs = inputs_of(digits.load_digits()[0], NEURONS, DENSITY, seed)
-    taken = in_turn(5, lambda _: k_winners(inputs, WINNERS), lambda _: torch.topk(inputs, WINNERS, sorted=False))
+    taken = in_turn(lambda _: k_winners(inputs, WINNERS), lambda _: torch.topk(inputs, WINNERS, sorted=False))
     return taken.timing(f"the {WINNERS} largest of {NEURONS}, of {len(inputs)} rows", "torch.topk")
 
 
@@ -107,7 +107,7 @@ def time_projection(seed: int) -> Timing:
     """A projection beside one with a matrix of all weights of the same brain."""
     brain = untouched(TIMED, FIRING, seed)
     stimulus, weights = brain.stimulus_weights("s", "A"), brain.weights("A", "A")
-    taken = in_turn(5, lambda _: projected(TIMED, FIRING, seed), lambda _: project_densely(stimulus, weights, FIRING))
+    taken = in_turn(lambda _: projected(TIMED, FIRING, seed), lambda _: project_densely(stimulus, weights, FIRING))
     return taken.timing(f"25 rounds of {TIMED} neurons", "torch with a matrix of all weights")
 
 

@@ -68,7 +68,7 @@ def balance(episodes: int, seed: int) -> ControlResult:
         found["random actions"] += [gym.random_episode(env, seed + number * shown + i) for i in range(shown)]
     bar.close()
     env.close()
-    timing = time_cycles(agent.brain, copy.deepcopy(agent.brain), 5).timing(
+    timing = time_cycles(agent.brain, copy.deepcopy(agent.brain), 11).timing(
         f"{CYCLES} steps of a brain", "its operators composed in torch"
     )
     return ControlResult({name: statistics.fmean(each) for name, each in found.items()}, learned, seconds, timing)

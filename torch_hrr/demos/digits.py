@@ -127,9 +127,9 @@ def encode_and_time(images: Tensor, roles: Tensor, levels: Tensor) -> tuple[Tens
 
     bar = progress_bar(len(chunks), "encoding")
     taken = in_turn(
-        len(chunks),
         partial(through, hrr.bind_superpose, ours),
         partial(through, composed_bind_superpose, theirs),
+        len(chunks),
         images.device,
         bar.update,
     )
@@ -273,7 +273,7 @@ def run(options: argparse.Namespace) -> Outcome:
     images = int(next(iter(result.confusion.values())).sum())
     heading = (
         f"handwritten digits: {images} test images, the other half for training, D = {options.dim}, "
-        f"seed {options.seed}, {device}, {torch.get_num_threads()} thread(s)"
+        f"seed {options.seed}, {device}"
     )
     print(f"{heading}\n\n{report(result)}")
     row = Row("hrr", "digits recognised", f"{result.ridge:.3f}", f"{result.centroid:.3f} class means", result.timing)

@@ -63,10 +63,10 @@ def time_cycles(brain: FieldBrain, twin: FieldBrain, rounds: int) -> Taken:
         for _ in range(CYCLES):
             each.process_robot_cycle(sensory)
 
-    return in_turn(rounds, lambda _: run(brain), lambda _: run(twin), brain.device)
+    return in_turn(lambda _: run(brain), lambda _: run(twin), rounds, brain.device)
 
 
-def decide(runs: int, seed: int, rounds: int = 5) -> FieldResult:
+def decide(runs: int, seed: int, rounds: int = 11) -> FieldResult:
     """The field in so many runs, each with noise of its own, and then the brain."""
     shares: dict[tuple[str, str], float] = {}
     bar = progress_bar(len(EXCITATIONS) * runs, "deciding")

@@ -73,7 +73,6 @@ def time_epoch(images: Tensor, filters: Tensor) -> Timing:
     """An epoch of Sanger's rule from the filters given, beside a loop over the images in torch."""
     arguments: dict[str, Any] = {"rule": "gha", "lr": 1e-2, "activation": "linear"}
     taken = in_turn(
-        3,
         lambda _: plastic_scan(images, filters, **arguments),
         lambda _: plain.plastic_scan(images, filters, **arguments),
     )

@@ -77,9 +77,9 @@ class Taken(NamedTuple):
 
 
 def in_turn(
-    rounds: int,
     ours: Callable[[int], Any],
     theirs: Callable[[int], Any],
+    rounds: int = 11,
     device: torch.device = CPU,
     tick: Callable[[], Any] = lambda: None,
 ) -> Taken:

@@ -70,7 +70,7 @@ def time_states(machine: LiquidStateMachine, tokens: Tensor) -> Timing:
     embedded = machine.embedder(torch.arange(len(ALPHABET)).unsqueeze(0), torch.zeros(1, dtype=torch.int64))[0]
     heard = embedded.detach().to(machine.dtype) @ machine.input_weights.T + machine.bias
     recurrent, leak = machine.weights, machine.leak
-    taken = in_turn(5, lambda _: machine.run(tokens), lambda _: states_in_torch(recurrent, heard[tokens], leak))
+    taken = in_turn(lambda _: machine.run(tokens), lambda _: states_in_torch(recurrent, heard[tokens], leak))
     streams, steps = tokens.shape
     return taken.timing(
         f"{steps} steps of {streams} streams, {machine.units} units", "a loop of dense products in torch"
