@@ -247,7 +247,8 @@ def linked(text: str, source: Path, page: Path) -> str:
 def guides_that_no_other_list_names(text: str) -> str:
     """The first page with its mark for all other guides replaced by their names, so that a new one needs no entry."""
     others = sorted(path.stem for path in DOCS.glob("*.md") if path.stem != "index")
-    return re.sub(r"^\*$", "\n".join(name for name in others if f"\n{name}\n" not in text), text, flags=re.MULTILINE)
+    listed = set(re.findall(r"^(?:.*<)?([\w/]+)>?$", text, re.MULTILINE))
+    return re.sub(r"^\*$", "\n".join(name for name in others if name not in listed), text, flags=re.MULTILINE)
 
 
 def on_source_read(app: object, name: str, content: list[str]) -> None:

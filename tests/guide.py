@@ -12,11 +12,14 @@ DOCS = pathlib.Path(__file__).parents[1] / "docs"
 
 def run_snippets(guide, least=10):
     """The names left by all blocks of Python in one namespace; so many are there at least."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
+    text = guide.read_text()
+    blocks = list(re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     names = {}
     with runtime.GPUContext("cpu"):
         for block in blocks:
-            exec(compile(block, str(guide), "exec"), names)
+            # At its lines of the page, where torch.jit.script finds the source and a traceback points.
+            above = text.count("\n", 0, block.start(1))
+            exec(compile("\n" * above + block[1], str(guide), "exec"), names)
     assert len(blocks) >= least
     return names
 

@@ -98,6 +98,9 @@ def test_programs_use_the_installed_package(tmp_path: Path) -> None:
     lines = run(build / "examples" / "recover").splitlines()
     assert [line.split()[0] for line in lines] == ["hrr", "assembly", "encoding", "field", "hierarchy"]
     serve_digits(build / "examples" / "serve", tmp_path / "digits")
+    # Of docs/cpp.md: the filler that the role was bound with resembles the answer, the other does not.
+    near, other, *_, sizes = run(build / "record").splitlines()
+    assert abs(float(near) - 0.6) < 0.1 > abs(float(other)) and sizes == "[2, 1024]"
 
 
 def run_rounds(program: Path, directory: Path) -> None:
