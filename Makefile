@@ -156,4 +156,4 @@ docs: $(VENV)/.docs-tools
 	@echo "torch_hrr: the site is build/docs/html/index.html"
 
 clean:
-	rm -rf $(VENV)/.installed $(VENV)/.test-tools $(VENV)/.docs-tools build docs/gallery docs/project docs/reference dist torch_hrr/lib torch_hrr/include torch_hrr/share *.egg-info
+	rm -rf $(VENV)/.installed $(VENV)/.test-tools $(VENV)/.docs-tools build docs/gallery docs/project docs/reference docs/start dist torch_hrr/lib torch_hrr/include torch_hrr/share *.egg-info

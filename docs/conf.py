@@ -1,7 +1,7 @@
 """The site: `make docs` writes it to build/docs/html.
 
-The pages are the guides of this folder, as GitHub shows them. Three folders are made beside them and ignored by git:
-reference/ (from docstrings), gallery/ (examples with what they print) and project/ (pages that lie outside docs/).
+The pages are the guides of this folder, as GitHub shows them. Folders are made beside them and ignored by git:
+reference/ (from docstrings), gallery/ (examples with what they print), start/ and project/ (pages outside docs/).
 """
 
 import ast
@@ -39,6 +39,7 @@ extensions = [
 
 # Pages outside docs/, by their names in the site.
 OUTSIDE = {
+    "start/readme": "README.md",
     "project/contributing": "CONTRIBUTING.md",
     "project/benchmarks": "bench/README.md",
     "project/kernels": "kernels/README.md",
@@ -224,24 +225,22 @@ def linked(text: str, source: Path, page: Path) -> str:
     """
 
     def follow(match: re.Match[str]) -> str:
-        label, target, anchor = match.groups()
+        image, label, target, anchor = match.groups()
         aim = (source.parent / target).resolve()
         if not aim.is_relative_to(ROOT) or not aim.exists():
             return match[0]  # myst warns of a page that is missing
         name = aim.relative_to(ROOT).as_posix()
         place = {file: f"{where}.md" for where, file in OUTSIDE.items()}.get(name)
-        if name == "README.md":
-            place = "index.md"
-        elif f"{name}/".startswith("examples/") and aim.is_dir():
+        if f"{name}/".startswith("examples/") and aim.is_dir():
             place = "gallery/index.rst"
         elif name.startswith("examples/") and aim.suffix == ".py":
             place = "gallery" / in_gallery(Path(name).relative_to("examples")).with_suffix(".rst")
         elif aim.is_dir():
             return label
         to = DOCS / place if place else aim
-        return f"[{label}]({os.path.relpath(to, page.parent)}{anchor or ''})"
+        return f"{image}[{label}]({os.path.relpath(to, page.parent)}{anchor or ''})"
 
-    return re.sub(r"(?<!!)\[([^]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", follow, text)
+    return re.sub(r"(!?)\[([^]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", follow, text)
 
 
 def guides_that_no_other_list_names(text: str) -> str:

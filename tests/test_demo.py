@@ -13,7 +13,6 @@ from torch_hrr import __main__ as command_line
 from torch_hrr import hrr
 from torch_hrr.demos import digits as demo
 from torch_hrr.demos import field as field_demo
-from torch_hrr.demos import figure as demo_figure
 from torch_hrr.demos import table as demo_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,15 +40,6 @@ def test_demo_accuracy(result):
     assert result.ridge > 0.93
     assert result.prototype > 0.8
     assert 0.85 < result.centroid < result.ridge
-
-
-def test_the_picture_of_the_readme_is_the_demos(tmp_path):
-    pytest.importorskip("sklearn")
-    result = demo.classify_digits(1024, 0, torch.device("cpu"), tmp_path)
-    first = demo_figure.draw([demo.panel(result)]).splitlines()[2:-1]
-    picture = (ROOT / "docs" / "demo.svg").read_text()
-    assert len(first) == 10 and all(line in picture.splitlines() for line in first)
-    assert "docs/demo.svg" in (ROOT / "README.md").read_text()
 
 
 def test_demo_codes_agree_with_torch_fft(result):
