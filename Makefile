@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 BUILD ?= build/make$(VENV)
 REPORTS := $(BUILD)/reports
 export TORCH_HRR_BUILD_DIR := $(abspath $(BUILD))
-JOBS ?= $(shell nproc)
+JOBS ?= $(shell nproc 2> /dev/null || sysctl -n hw.ncpu)
 
 # The demo has CUDA kernels where there is a GPU to run them. Tests require them wherever nvcc is found, for a single
 # architecture: the kernels have no code specific to newer ones.
