@@ -117,7 +117,7 @@ gpu-dry-run: $(VENV)/.installed
 # versions of torch, and the CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
 test-all: CMAKE_ARGS += -DCUDA_ON_HOST_PLAIN=ON
-test-all: test
+test-all: $(VENV)/.test-tools $(VENV)/.docs-tools test
 	$(BUILD)/tests/cpp/kernel_tests --gtest_also_run_disabled_tests '--gtest_filter=*DISABLED_*' --gtest_brief=1
 	TORCH_HRR_TEST_ALL=0 $(MAKE) test-minors
 	cmake -G Ninja -S . -B build/sanitize -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_SANITIZE=address,undefined \

@@ -115,7 +115,7 @@ def write_examples(folder: Path) -> None:
     """Copies of the examples with what a gallery asks for: titles of sections and of pages, and notes on the run."""
     intro = "Programs of the folder examples/, with what they print. Times and the last digits differ between machines."
     write(folder / "GALLERY_HEADER.rst", f"Examples\n========\n\n{intro}\n")
-    for path in sorted((ROOT / "examples").rglob("*.py")):
+    for path in sorted((ROOT / "examples").rglob("[!_]*.py")):
         name = path.relative_to(ROOT / "examples")
         copy = folder / in_gallery(name)
         section = SECTIONS.get(copy.parent.name, copy.parent.name.capitalize())
@@ -127,7 +127,7 @@ def write_examples(folder: Path) -> None:
             arguments = " ".join(EXAMPLES_RUN[name.as_posix()])
             note = f"The output below is of a short run, with ``{arguments}``."
         else:
-            reason = EXAMPLES_SHOWN.get(name.as_posix(), "nobody has said how to run it in seconds")
+            reason = EXAMPLES_SHOWN.get(name.as_posix(), "it is not among those that finish in seconds")
             note = f"The site shows it without running it: {reason}."
         described = re.sub(r"^Run: (.*)$", r"Run: ``\1``", docstring.strip(), flags=re.MULTILINE)
         described = re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"``\1``", described).replace("|", r"\\|")
@@ -235,7 +235,7 @@ def linked(text: str, source: Path, page: Path) -> str:
             place = "gallery/index.rst"
         elif name.startswith("examples/") and aim.suffix == ".py":
             place = "gallery" / in_gallery(Path(name).relative_to("examples")).with_suffix(".rst")
-        elif aim.is_dir():
+        elif aim.is_dir() or (aim.suffix == ".md" and not place and not aim.is_relative_to(DOCS)):
             return label
         to = DOCS / place if place else aim
         return f"{image}[{label}]({os.path.relpath(to, page.parent)}{anchor or ''})"
