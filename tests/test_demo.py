@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from torch_hrr import __main__ as command_line
-from torch_hrr import hrr
+from torch_hrr import demos, hrr
 from torch_hrr.demos import digits as demo
 from torch_hrr.demos import field as field_demo
 from torch_hrr.demos import table as demo_table
@@ -75,6 +75,29 @@ def test_demo_command_prints_the_table_and_draws(tmp_path, capsys):
     assert row["result"] in line and line.endswith(f"{row['timing']['ratio']:.2f}x")
 
 
+def test_a_quick_demo_has_smaller_sizes_and_the_table_a_system_in_one_place(monkeypatch, capsys, tmp_path):
+    seen = {}
+
+    def job(system, size):
+        def run(options):
+            seen[size] = getattr(options, size)
+            row = demo_table.Row(system, f"of {size}", "1", "-", demo_table.Timing("a call", 1.0))
+            return demo_table.Outcome(demo_figure.Panel("a panel", 1.0, 1, []), [row])
+
+        return run
+
+    jobs = {"field": ("field", "runs"), "hierarchy": ("hierarchy", "seed"), "control": ("field", "episodes")}
+    for name, (system, size) in jobs.items():
+        monkeypatch.setattr(f"torch_hrr.demos.{name}.run", job(system, size))
+    monkeypatch.setattr(demos, "_NEEDS", {})
+    options = ("--quick", "--episodes", "7", "--jobs", *reversed(jobs), "--output", str(tmp_path))
+    assert command_line.main(["demo", *options]) == 0
+    assert seen == {"runs": 5, "seed": 0, "episodes": 7}
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("1 s         -")]
+    found = [" ".join(line.split()[:3]) for line in lines]
+    assert found == ["field of runs", "field of episodes", "hierarchy of seed"]
+
+
 def test_the_table_is_in_columns_and_says_where_torch_was_not_timed():
     rows = [
         demo_table.Row(
@@ -130,6 +153,8 @@ def test_demo_without_scikit_learn_names_the_cure_before_the_first_job(monkeypat
 
 def test_demo_says_where_it_cannot_write(tmp_path, monkeypatch):
     monkeypatch.setattr(field_demo, "run", lambda _: pytest.fail("the field job ran"))
+    with pytest.raises(SystemExit, match="demo: --json must be a file, got "):
+        command_line.main(["demo", "--jobs", "field", "--json", str(tmp_path)])
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match=r"demo: .*(Not a directory|File exists)"):
         command_line.main(["demo", "--jobs", "field", "--output", str(tmp_path / "file")])

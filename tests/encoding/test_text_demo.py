@@ -60,9 +60,9 @@ def test_the_job_is_deterministic(result):
     assert (again.machine, again.sample) == (result.machine, result.sample)
 
 
-def test_the_command_prints_the_table(result, monkeypatch, capsys):
+def test_the_command_prints_the_table(result, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(text_demo, "predict_characters", lambda units, seed, characters: result)
-    assert command_line.main(["demo", "--jobs", "text", "--units", "100"]) == 0
+    assert command_line.main(["demo", "--jobs", "text", "--units", "100", "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     for line in (f"{result.tables[2]:.3f}\n", "100 units", f"{result.machine:.3f}\n"):
         assert line in printed

@@ -17,9 +17,9 @@ def test_the_field_detects_selects_and_remembers(result):
     assert [result.peaks["30", part] for part in (weak, strong, gone)] == [0, 1, 1]
 
 
-def test_the_command_prints_the_table(result, monkeypatch, capsys):
+def test_the_command_prints_the_table(result, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(field_demo, "decide", lambda runs, seed: result)
-    assert command_line.main(["demo", "--jobs", "field", "--runs", "2"]) == 0
+    assert command_line.main(["demo", "--jobs", "field", "--runs", "2", "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     for text in ("excitation 30", "1.00\n", "both gone", "a cycle, ", "robot cycles a second"):
         assert text in printed

@@ -62,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
             raise SystemExit(f"demo: {job} needs {package}: pip install {package}") from None
     if "control" in jobs:
         importlib.import_module(f"{__name__}.control").check(options.seed)
+    if options.json and options.json.is_dir():
+        raise SystemExit(f"demo: --json must be a file, got {options.json}")
     try:
         for folder in (options.output, options.json.parent if options.json else options.output):
             folder.mkdir(parents=True, exist_ok=True)
