@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch_hrr.io.atomic import write_json
 
-JOBS = ("digits", "assembly", "sentences", "text", "field", "hierarchy", "control")
+JOBS = ("digits", "assembly", "sentences", "positions", "text", "field", "hierarchy", "control")
 # What jobs need besides this package: the module, and the name to install it by.
 _NEEDS = {
     "digits": ("sklearn", "scikit-learn"),
@@ -74,9 +74,12 @@ def run(options: argparse.Namespace) -> int:
         print(f"\n{table.draw(rows)}")
         if options.json:
             write_json("demo", options.json, [dataclasses.asdict(row) for row in rows])
-        picture = options.output / "demo.svg"
-        picture.write_text(figure.draw([outcome.panel for outcome in outcomes]))
+        if panels := [outcome.panel for outcome in outcomes if outcome.panel]:
+            picture = options.output / "demo.svg"
+            picture.write_text(figure.draw(panels))
+            print(f"\nall of it in one picture: {picture}")
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise SystemExit(f"demo: {error}") from None
-    print(f"\nall of it in one picture: {picture}")
     return 0

@@ -54,9 +54,9 @@ class Row:
 
 
 class Outcome(NamedTuple):
-    """What a job gives."""
+    """What a job gives: its part of the picture, if it has one, and its lines of the table."""
 
-    panel: Panel
+    panel: Panel | None
     rows: Sequence[Row]
 
 
