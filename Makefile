@@ -97,7 +97,7 @@ test-minors: $(VENV)/.test-tools
 # release list; each minor takes a build.
 WHEEL_MINORS ?= 2.11 2.12 2.13 2.14 2.15
 wheel: $(VENV)/.installed
-	MAX_JOBS=$(JOBS) $(PY) tests/minors.py --wheel dist $(WHEEL_MINORS)
+	MAX_JOBS=$(or $(MAX_JOBS),$(JOBS)) TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) $(PY) tests/minors.py --wheel dist $(WHEEL_MINORS)
 
 # A folder for a machine with a GPU, which then compiles nothing: docs/dev/gpu.md.
 GPU_KIT ?= build/gpu-kit

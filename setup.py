@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from setuptools import Extension, find_namespace_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -20,7 +21,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 
 
-def fail(message: str) -> None:
+def fail(message: str) -> NoReturn:
     sys.exit(f"torch_hrr: {message}")
 
 
@@ -36,10 +37,17 @@ class CMakeBuild(build_ext):
         for tool in ("cmake", "ninja"):
             if shutil.which(tool) is None:
                 fail(f"{tool} was not found: apt-get install {tool}{'-build' if tool == 'ninja' else ''}")
+        jobs = os.environ.get("MAX_JOBS") or str(os.cpu_count() or 1)
+        if not jobs.isdecimal() or int(jobs) < 1:
+            fail(f"MAX_JOBS must be a whole number from 1 on, got {jobs!r}")
+        try:
+            further = shlex.split(os.environ.get("TORCH_HRR_CMAKE_ARGS", ""))
+        except ValueError as error:
+            fail(f"TORCH_HRR_CMAKE_ARGS must be words as in a shell: {error}")
         parent = ROOT if self.editable_mode or self.inplace else Path(self.build_lib).resolve()
         package = parent / "torch_hrr"
         # One build tree a torch version: switching between two does not mix their objects.
-        tree = os.environ.get("TORCH_HRR_BUILD_DIR", f"build/torch-{torch.__version__.replace('+', '-')}")
+        tree = os.environ.get("TORCH_HRR_BUILD_DIR") or f"build/torch-{torch.__version__.replace('+', '-')}"
         build = ROOT / tree
         build.mkdir(parents=True, exist_ok=True)
         if cpp_extension.CUDA_HOME is not None:
@@ -58,9 +66,8 @@ class CMakeBuild(build_ext):
             f"-DTORCH_HRR_EDITABLE={'ON' if parent == ROOT else 'OFF'}",
             f"-DTORCH_CUDA_ARCH_LIST={os.environ.get('TORCH_CUDA_ARCH_LIST', '')}",
             f"-DTORCH_HRR_WERROR={os.environ.get('TORCH_HRR_WERROR', 'OFF')}",
-            *shlex.split(os.environ.get("TORCH_HRR_CMAKE_ARGS", "")),
+            *further,
         )
-        jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
         self.call("cmake", "--build", str(build), "--target", "torch_hrr", "--parallel", jobs)
         # What was built for another torch is of other sources.
         shutil.rmtree(package / "lib", ignore_errors=True)

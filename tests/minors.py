@@ -33,9 +33,13 @@ LEFT_OUT = "not test_equals_the_direct_sum and not of_unlike_size"
 def unpacked(minor: str) -> pathlib.Path:
     """The folder that holds this minor of torch, as site-packages would."""
     site = FOLDER / minor / "site"
-    if importlib.metadata.version("torch").startswith(f"{minor}.") and not site.exists():
-        site.mkdir(parents=True)
-        (site / "torch").symlink_to(PACKAGES / "torch")
+    if importlib.metadata.version("torch").startswith(f"{minor}."):
+        site.mkdir(parents=True, exist_ok=True)
+        if not (site / "torch").exists():
+            (site / "torch").symlink_to(PACKAGES / "torch")
+    elif (site / "torch").is_symlink():
+        # The environment's torch was of this minor once.
+        shutil.rmtree(site)
     if not (site / "torch").is_dir():
         site.parent.mkdir(parents=True, exist_ok=True)
         download = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps")
@@ -45,7 +49,8 @@ def unpacked(minor: str) -> pathlib.Path:
         # Whole or not at all, whatever interrupts it.
         site.with_name("part").rename(site)
         wheel.unlink()
-    if not (site / "nvidia").exists():
+    # Without CUDA there are none.
+    if (PACKAGES / "nvidia").is_dir() and not (site / "nvidia").exists():
         (site / "nvidia").symlink_to(PACKAGES / "nvidia")
     return site
 
@@ -87,24 +92,29 @@ def build(site: pathlib.Path, tree: str, package: pathlib.Path, *further: str, *
 
 def build_for_cpu(site: pathlib.Path) -> None:
     """The library without CUDA kernels, for this processor, beside torch."""
-    build(site, "tree", site, TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
+    build(site, "cpu", site, TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
 
 
 def wheel(minors: list[str], tree: str, folder: pathlib.Path, **settings: str) -> pathlib.Path:
     """One wheel with a library for each of these minor versions of torch; its path in `folder`."""
     whole = FOLDER / "wheel"
-    for old in (whole, folder):
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(whole, ignore_errors=True)
     for minor in minors:
-        single = FOLDER / minor / "dist"
-        shutil.rmtree(single, ignore_errors=True)
-        build(unpacked(minor), tree, FOLDER / minor / "package", "bdist_wheel", "--dist-dir", str(single), **settings)
+        single, package = FOLDER / minor / "dist", FOLDER / minor / "package"
+        for old in (single, package):
+            shutil.rmtree(old, ignore_errors=True)
+        build(unpacked(minor), tree, package, "bdist_wheel", "--dist-dir", str(single), **settings)
         # They differ in the library alone.
         unpack(next(single.glob("*.whl")), whole)
-    folder.mkdir(parents=True)
-    subprocess.run([sys.executable, "-m", "wheel", "pack", "--dest-dir", str(folder), str(whole)], check=True)
-    (packed,) = folder.glob("*.whl")
-    return packed
+    if {path.name for path in whole.glob("torch_hrr/lib/*")} != {f"torch-{minor}" for minor in minors}:
+        raise RuntimeError(f"{whole} must have a library for each of torch {', '.join(minors)}")
+    part = FOLDER / "packed"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    subprocess.run([sys.executable, "-m", "wheel", "pack", "--dest-dir", str(part), str(whole)], check=True)
+    (packed,) = part.glob("*.whl")
+    folder.mkdir(parents=True, exist_ok=True)
+    return packed.replace(folder / packed.name)
 
 
 def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
@@ -132,11 +142,10 @@ def main() -> int | str:
     options = parser.parse_args()
     start = time.monotonic()
     if options.wheel:
-        cuda = os.environ.get("TORCH_HRR_CUDA") or str(int(shutil.which("nvcc") is not None))
-        packed = wheel(options.minors, "wheel", options.wheel.resolve(), TORCH_HRR_ISAS="all", TORCH_HRR_CUDA=cuda)
+        packed = wheel(options.minors, "wheel", options.wheel.resolve(), TORCH_HRR_ISAS="all")
         print(f"torch_hrr: {packed}, {packed.stat().st_size / 2**20:.1f} MiB, for torch {', '.join(options.minors)}")
         return 0
-    packed = wheel(options.minors, "tree", FOLDER / "dist", TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
+    packed = wheel(options.minors, "cpu", FOLDER / "dist", TORCH_HRR_CUDA="0", TORCH_HRR_ISAS="native")
     print(f"torch {', '.join(options.minors)}: {time.monotonic() - start:.0f} s to build", flush=True)
     failed = [minor for minor in options.minors if check(minor, packed)]
     return f"torch_hrr: tests failed on torch {', '.join(failed)}" if failed else 0

@@ -175,4 +175,4 @@ def test_another_torch_is_refused(tmp_path: Path) -> None:
     assert configured.returncode != 0
     message = " ".join(configured.stderr.split())
     minor = ".".join(torch.__version__.split(".")[:2])
-    assert f"torch_hrr was built for torch-{minor}, found torch 1.99: reinstall torch_hrr" in message
+    assert f"torch_hrr has libraries for [torch-{minor}], found torch 1.99: reinstall torch_hrr" in message

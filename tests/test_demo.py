@@ -13,6 +13,7 @@ from torch_hrr import __main__ as command_line
 from torch_hrr import demos, hrr
 from torch_hrr.demos import digits as demo
 from torch_hrr.demos import field as field_demo
+from torch_hrr.demos import figure as demo_figure
 from torch_hrr.demos import table as demo_table
 
 ROOT = Path(__file__).resolve().parents[1]

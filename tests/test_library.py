@@ -34,10 +34,13 @@ def import_error(directory):
 
 def test_the_source_tree_says_that_it_is_one(bare):
     (bare / "CMakeLists.txt").touch()
-    assert import_error(bare) == (
-        f"torch_hrr: {bare} is the source tree, whose native library is not built; "
-        "leave this directory, or run: python setup.py build_ext --inplace\n"
-    )
+    start, end = f"torch_hrr: {bare} is the source tree, whose native library ", "; leave this directory, or run: "
+    end += "python setup.py build_ext --inplace\n"
+    assert import_error(bare) == f"{start}is not built{end}"
+    other = bare / "torch_hrr" / "lib" / "torch-1.99" / _library.load().name
+    other.parent.mkdir(parents=True)
+    other.touch()
+    assert import_error(bare) == f"{start}is built for torch 1.99, not for {torch.__version__}{end}"
 
 
 def test_an_installation_wants_to_be_built_again(bare):

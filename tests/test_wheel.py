@@ -130,10 +130,11 @@ def test_the_source_distribution_has_what_a_build_needs(tmp_path: Path) -> None:
         pytest.skip("git says which files belong to the tree")
     call(sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", tmp_path, cwd=ROOT)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
-        packed = {name.partition("/")[2] for name in archive.getnames()}
+        packed = {member.name.partition("/")[2] for member in archive if member.isfile()}
     tracked = set(call("git", "-C", ROOT, "ls-files").stdout.splitlines())
     assert {name for name in tracked - packed if not name.startswith(".")} == set()
-    assert {name for name in packed if name.startswith(("build", "torch_hrr/lib", "torch_hrr/include"))} == set()
+    metadata = {name for name in packed if name.startswith("torch_hrr.egg-info/")} | {"PKG-INFO", "setup.cfg"}
+    assert packed - tracked - metadata == set()
 
 
 def import_error_of(site: Path, directory: Path) -> str:
@@ -160,7 +161,7 @@ def test_the_library_for_the_torch_at_hand_is_chosen(damaged: Path, tmp_path: Pa
     assert finished.stdout.strip() == str(ours), finished.stderr
     shutil.rmtree(ours.parent)
     line = import_error_of(damaged, tmp_path)
-    assert line.startswith(f"torch_hrr: built for torch 1.99, but {torch.__version__} is installed; mend it with: ")
+    assert line.startswith(f"torch_hrr: the native library is built for torch 1.99, not for {torch.__version__}; mend ")
     assert "pip install --no-build-isolation" in line
 
 

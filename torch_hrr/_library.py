@@ -34,15 +34,13 @@ def load() -> Path:
     libraries = _libraries()
     library = libraries.get(".".join(torch.__version__.split(".")[:2]))
     if library is None:
-        if (_PACKAGE.parent / "CMakeLists.txt").exists() and not libraries:
-            # Rebuilding would not mend it: Python looks into the current directory before the installed packages.
-            raise ImportError(
-                f"torch_hrr: {_PACKAGE.parent} is the source tree, whose native library is not built; {_LEAVE}"
-            )
-        what = f"built for torch {', '.join(libraries)}, but {torch.__version__} is installed"
-        raise ImportError(
-            f"torch_hrr: {what if libraries else 'the native library is not built'}; mend it with: {_REBUILD}"
+        what = (
+            f"is built for torch {', '.join(libraries)}, not for {torch.__version__}" if libraries else "is not built"
         )
+        if (_PACKAGE.parent / "CMakeLists.txt").exists():
+            # Rebuilding would not mend it: Python looks into the current directory before the installed packages.
+            raise ImportError(f"torch_hrr: {_PACKAGE.parent} is the source tree, whose native library {what}; {_LEAVE}")
+        raise ImportError(f"torch_hrr: the native library {what}; mend it with: {_REBUILD}")
     torch.ops.load_library(str(library))
     if slow := slow_kernels(_info(library)):
         warnings.warn(f"torch_hrr: {slow}; mend it with: {_REBUILD}", RuntimeWarning, stacklevel=2)

@@ -38,12 +38,12 @@ def build(minor: str, architecture: str, part: Path) -> Path:
         minors.build_for_cpu(site)
     else:
         # The tree keeps all but the kernels from one to the other.
-        minors.build(site, "gpu", site, TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=PTX)
+        minors.build(site, "cuda", site, TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=PTX)
         copy_package(site, part / "ptx")
         # Packed, since few stages need it: two libraries would take nearly all of the space.
         shutil.make_archive(str(part / "ptx"), "xztar", part / "ptx")
         shutil.rmtree(part / "ptx")
-        minors.build(site, "gpu", site, TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=architecture)
+        minors.build(site, "cuda", site, TORCH_HRR_ISAS="all", TORCH_HRR_CUDA="1", TORCH_CUDA_ARCH_LIST=architecture)
     copy_package(site, part)
     return site / "torch"
 
