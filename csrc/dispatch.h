@@ -1,4 +1,4 @@
-// Small pieces of the lanes: optional tensors, lazy negation, autocast.
+// Small pieces of the lanes: calls of operators, optional tensors, lazy negation, autocast.
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -6,8 +6,24 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace torch_hrr {
+
+// The typed handle of an operator of this library.
+template <typename Signature>
+auto typed_operator(const char* name, const char* overload) {
+  const std::string qualified = std::string("torch_hrr::") + name;
+  return c10::Dispatcher::singleton().findSchemaOrThrow(qualified.c_str(), overload).typed<Signature>();
+}
+
+// Calls an operator through the dispatcher.
+template <typename Op, typename... Args>
+auto call(Args&&... args) {
+  static const auto op = typed_operator<typename Op::Signature>(Op::kName, Op::kOverload);
+  return op.call(std::forward<Args>(args)...);
+}
 
 inline std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;

@@ -1,6 +1,8 @@
 // What operators report of themselves, and the pages of their results.
 #include "csrc/operator.h"
 
+#include <map>
+
 #include "kernels/huge_pages.h"
 
 namespace torch_hrr::lanes {
@@ -12,9 +14,23 @@ std::string& reported() {
   return text;
 }
 
+std::map<std::string, AnyFunction>& shims() {
+  static auto& functions = *new std::map<std::string, AnyFunction>();
+  return functions;
+}
+
+// In place of an operator that is not there: where functions clean up after themselves, its arguments do no harm.
+AOTITorchError missing() {
+  AOTI_TORCH_CONVERT_EXCEPTION_TO_ERROR_CODE(
+      TORCH_CHECK(false, "torch_hrr: the package calls an operator that this version of the library does not have"));
+}
+
 }  // namespace
 
-void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands) {
+void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands, AnyFunction shim) {
+  if (shim != nullptr) {
+    shims()[*overload != '\0' ? std::string(name) + '.' + overload : name] = shim;
+  }
   std::string& text = reported();
   text += name;
   text += '.';
@@ -40,4 +56,12 @@ void prefer_huge_pages(const at::Tensor& result) {
 // dimensions that are not batch.
 extern "C" __attribute__((visibility("default"))) const char* torch_hrr_operators() {
   return torch_hrr::lanes::reported().c_str();
+}
+
+// The C shim of an operator by its name, with its overload if that has one.
+extern "C" __attribute__((visibility("default"))) torch_hrr::lanes::AnyFunction torch_hrr_c_shim(const char* name) {
+  const auto found = torch_hrr::lanes::shims().find(name);
+  return found != torch_hrr::lanes::shims().end()
+             ? found->second
+             : reinterpret_cast<torch_hrr::lanes::AnyFunction>(&torch_hrr::lanes::missing);
 }

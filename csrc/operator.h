@@ -31,6 +31,7 @@
 #include <utility>
 
 #include "csrc/autograd.h"
+#include "csrc/c_shim.h"
 #include "csrc/contract.h"
 #include "csrc/dispatch.h"
 
@@ -64,20 +65,6 @@ template <typename Op>
 concept StatesDerivative = requires {
   { Op::kDerivative } -> std::convertible_to<Derivative>;
 };
-
-// The typed handle of an operator of this library.
-template <typename Signature>
-auto typed_operator(const char* name, const char* overload) {
-  const std::string qualified = std::string("torch_hrr::") + name;
-  return c10::Dispatcher::singleton().findSchemaOrThrow(qualified.c_str(), overload).typed<Signature>();
-}
-
-// Calls an operator through the dispatcher.
-template <typename Op, typename... Args>
-auto call(Args&&... args) {
-  static const auto op = typed_operator<typename Op::Signature>(Op::kName, Op::kOverload);
-  return op.call(std::forward<Args>(args)...);
-}
 
 namespace lanes {
 
@@ -253,8 +240,9 @@ typename Op::Formula make_formula(const Args&... args) {
   }
 }
 
-// Tells the batching rules in Python of an operator (torch_hrr_operators in csrc/operator.cpp).
-void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands);
+// Tells Python of an operator, for its batching rules (torch_hrr_operators in csrc/operator.cpp), and code of
+// AOTInductor of its C shim, if it has one (torch_hrr_c_shim).
+void report(const char* name, const char* overload, c10::ArrayRef<Operand> operands, AnyFunction shim = nullptr);
 
 // Throws if a derivative is asked for, otherwise calls below() with autograd excluded. `what` names the argument that
 // is written.
@@ -456,7 +444,8 @@ struct Lanes<Op, Result(A...)> {
       m.impl(out_name.c_str(), Key::Autograd, &out_autograd);
       m.impl(out_name.c_str(), Key::ADInplaceOrView, &out_version);
     }
-    lanes::report(Op::kName, Op::kOverload, Op::kOperands);
+    lanes::report(Op::kName, Op::kOverload, Op::kOperands,
+                  lanes::c_shim<Op>(static_cast<typename Op::Signature*>(nullptr)));
   }
 
   template <typename... Args>

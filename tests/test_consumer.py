@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,17 @@ from torch_hrr.assembly import Brain
 SOURCE = Path(__file__).parent / "cpp" / "consumer"
 PIPELINES = Path(__file__).parents[1] / "examples" / "pipelines"
 BATCH, ITEMS, DIM = 3, 4, 96
+# A process that has not imported torch_hrr, and may do so afterwards.
+IN_PYTHON = """
+import sys, torch
+folder = sys.argv[1]
+package = torch._inductor.aoti_load_package(f"{folder}/digits.pt2")
+images = torch.from_file(f"{folder}/images.f32", size=9 * 64).view(9, 64)
+torch.testing.assert_close(package(images), torch.from_file(f"{folder}/expected.f32", size=90).view(9, 10))
+assert "torch_hrr" not in sys.modules
+import torch_hrr
+assert torch.equal(package(images), torch._inductor.aoti_load_package(f"{folder}/digits.pt2")(images))
+"""
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("ninja") is None, reason="cmake and ninja needed"),
@@ -97,7 +110,7 @@ def test_programs_use_the_installed_package(tmp_path: Path) -> None:
     run_rounds(build / "examples" / "projection", tmp_path)
     lines = run(build / "examples" / "recover").splitlines()
     assert [line.split()[0] for line in lines] == ["hrr", "assembly", "encoding", "field", "hierarchy"]
-    serve_digits(build / "examples" / "serve", tmp_path / "digits")
+    serve_digits(build / "examples" / "serve", build / "bare", tmp_path / "digits")
     # Of docs/cpp.md: the filler that the role was bound with resembles the answer, the other does not.
     near, other, *_, sizes = run(build / "record").splitlines()
     assert abs(float(near) - 0.6) < 0.1 > abs(float(other)) and sizes == "[2, 1024]"
@@ -122,8 +135,11 @@ def run_rounds(program: Path, directory: Path) -> None:
     assert torch.equal(torch.jit.load(saved)(3)["A"], brain.winners("A"))
 
 
-def serve_digits(program: Path, directory: Path) -> None:
-    """The example of digits: its exported files give in C++ what the model gives in Python, whatever the number."""
+def serve_digits(program: Path, bare: Path, directory: Path) -> None:
+    """The example of digits: its exported files give in C++ what the model gives in Python, whatever the number.
+
+    The package loads the operators by itself: in a program that is not linked to them, and in Python.
+    """
     specification = importlib.util.spec_from_file_location("digits", PIPELINES / "digits.py")
     digits = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(digits)
@@ -133,20 +149,24 @@ def serve_digits(program: Path, directory: Path) -> None:
     digits.export(model, images[:9], directory)
     with torch.no_grad():
         expected = model(images[:9])
+    # No operator is left to what calls by name, with boxed arguments.
+    assert not [name for name in zipfile.ZipFile(directory / "digits.pt2").namelist() if name.endswith("wrapper.json")]
     rows = directory / "images.f32"
-    for file in ("digits.pt", "digits.pt2"):
-        output = run(program, directory / file, rows, "64")
+    for server, file in ((program, "digits.pt"), (program, "digits.pt2"), (bare, "digits.pt2")):
+        output = run(server, directory / file, rows, "64")
         classes, *logits = torch.tensor([[float(word) for word in line.split()] for line in output.splitlines()]).T
         torch.testing.assert_close(torch.stack(logits, -1), expected)
         assert torch.equal(classes.long(), expected.argmax(-1))
+    (directory / "expected.f32").write_bytes(expected.numpy().tobytes())
+    run(sys.executable, "-c", IN_PYTHON, directory)
     loaded = subprocess.run(
-        [program, directory / "digits.pt2", rows, "64"],
+        [bare, directory / "digits.pt2", rows, "64"],
         env=without_library_paths() | {"LD_DEBUG": "files"},
         capture_output=True,
         text=True,
         timeout=60,
     ).stderr
-    assert "libtorch_hrr" in loaded and not re.search("libpython|libtorch_python", loaded)
+    assert "libtorch_hrr.so [0]" in loaded and not re.search("libpython|libtorch_python", loaded)
     one = directory / "one.f32"
     one.write_bytes(rows.read_bytes()[: 64 * 4])
     assert len(run(program, directory / "digits.pt2", one, "64").splitlines()) == 1

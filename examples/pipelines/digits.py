@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import torch_hrr  # noqa: F401, which registers torch.ops.torch_hrr
+import torch_hrr
 
 try:
     from sklearn.datasets import load_digits
@@ -81,8 +81,8 @@ def export(model: nn.Module, images: Tensor, directory: Path) -> None:
     torch.jit.script(model).save(str(directory / "digits.pt"))
     with torch.no_grad():
         program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("images", min=1)},))
-        # Code for any number from 2 on is right for 1 too, which the package refuses by default.
-        settings = {"aot_inductor.check_lowerbound": False}
+        # The package loads the operators by itself. Its code for any number from 2 on is right for 1 too.
+        settings = torch_hrr.io.inductor_configs() | {"aot_inductor.check_lowerbound": False}
         torch._inductor.aoti_compile_and_package(
             program, package_path=str(directory / "digits.pt2"), inductor_configs=settings
         )

@@ -1,10 +1,12 @@
 """The HRR operators as compositions of torch operators.
 
-Same definitions and signatures as ``torch_hrr.hrr``, without its promises on bits, range and NaN rows.
+Same definitions and signatures as ``torch_hrr.hrr``, without its promises on bits, range and NaN rows. Operators that
+programs call are spelled so that ONNX has them: of complex numbers it knows transforms and products.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -87,7 +89,8 @@ def multibind(vectors: Tensor) -> Tensor:
         delta = torch.zeros(dim, dtype=vectors.dtype, device=vectors.device)
         delta[0] = 1
         return delta.expand(*vectors.shape[:-2], dim).clone()
-    product: Tensor = torch.fft.irfft(torch.fft.rfft(_compute(vectors)).prod(-2), n=dim)
+    bins = functools.reduce(torch.mul, map(torch.fft.rfft, _compute(vectors).unbind(-2)))
+    product: Tensor = torch.fft.irfft(bins, n=dim)
     return product.to(vectors.dtype)
 
 
@@ -105,9 +108,9 @@ def inverse(a: Tensor, eps: float = 0.0) -> Tensor:
         return a.clone()
     spectrum, empty = _spectrum(a)
     power = spectrum.real.square() + spectrum.imag.square()
-    divisor = torch.where(empty, torch.ones_like(power), power.clamp_min(eps))
-    values = torch.where(empty, torch.zeros_like(spectrum), spectrum.conj() / divisor)
-    result: Tensor = torch.fft.irfft(values, n=a.shape[-1])
+    divisor = torch.where(empty, 1.0, power.clamp_min(eps))
+    real, imaginary = (torch.where(empty, 0.0, part / divisor) for part in (spectrum.real, -spectrum.imag))
+    result: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=a.shape[-1])
     return result.to(a.dtype)
 
 
@@ -123,16 +126,14 @@ def bind_power(a: Tensor, exponent: Tensor | float) -> Tensor:
     if a.numel() == 0 or (isinstance(rows, Tensor) and rows.numel() == 0):
         return (_compute(a) * rows).to(dtype)
     spectrum, empty = _spectrum(a)
-    filled = torch.where(empty, torch.ones_like(spectrum), spectrum)
-    magnitude = filled.abs().pow(rows)
-    phase = filled.angle() * rows
-    values = torch.where(empty, torch.as_tensor(rows == 0, dtype=magnitude.dtype), torch.polar(magnitude, phase))
-    real = torch.zeros(values.shape[-1], dtype=torch.bool, device=a.device)
-    real[0] = True
-    if a.shape[-1] % 2 == 0:
-        real[-1] = True
-    values = torch.where(real, torch.complex(values.real, torch.zeros_like(values.real)), values)
-    result: Tensor = torch.fft.irfft(values, n=a.shape[-1])
+    magnitude = torch.where(empty, 1.0, spectrum.abs()).pow(rows)
+    phase = torch.atan2(spectrum.imag, spectrum.real) * rows
+    place = torch.arange(spectrum.shape[-1], device=a.device)
+    is_real = (place == 0) | (2 * place == a.shape[-1])
+    power_of_0 = (rows == 0).to(magnitude.dtype) if isinstance(rows, Tensor) else float(rows == 0)
+    real = torch.where(empty, power_of_0, magnitude * phase.cos())
+    imaginary = torch.where(empty | is_real, 0.0, magnitude * phase.sin())
+    result: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=a.shape[-1])
     return result.to(dtype)
 
 
@@ -141,8 +142,10 @@ def unitary(a: Tensor) -> Tensor:
     if a.numel() == 0:
         return a.clone()
     spectrum, empty = _spectrum(a)
-    values = torch.where(empty, torch.ones_like(spectrum), spectrum / spectrum.abs())
-    result: Tensor = torch.fft.irfft(values, n=a.shape[-1])
+    magnitude = spectrum.abs()
+    real = torch.where(empty, 1.0, spectrum.real / magnitude)
+    imaginary = torch.where(empty, 0.0, spectrum.imag / magnitude)
+    result: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=a.shape[-1])
     return result.to(a.dtype)
 
 
@@ -182,13 +185,10 @@ def unbind_spectrum(bound: Tensor, spectrum: Tensor) -> Tensor:
 
 def _permutation(dim: int, seed: int) -> list[int]:
     """Fisher and Yates from the last element down: i changes places with floor((i + 1) random / 2^64)."""
-    index = torch.arange(dim)
-    words = philox4x32(
-        (index & _WORD, index >> 32, torch.full_like(index, _PERMUTATION_STREAM), torch.zeros_like(index)),
-        seed % 2**64,
-    )
     table = list(range(dim))
-    for i, low, high in zip(range(dim - 1, 0, -1), words[0].tolist()[:0:-1], words[1].tolist()[:0:-1], strict=True):
+    for i in range(dim - 1, 0, -1):
+        # Of numbers: a program that is traced has no values of tensors.
+        low, high, _, _ = philox4x32((i & _WORD, i >> 32, _PERMUTATION_STREAM, 0), seed % 2**64)
         j = (i + 1) * (high << 32 | low) >> 64
         table[i], table[j] = table[j], table[i]
     return table
@@ -196,7 +196,8 @@ def _permutation(dim: int, seed: int) -> list[int]:
 
 def permute(a: Tensor, seed: int, power: int = 1) -> Tensor:
     """``a[pi^power(n)]``; the permutation is made on the host."""
-    table = torch.tensor(_permutation(a.shape[-1], seed), dtype=torch.int64)
+    # Not torch.tensor, whose detach_() export refuses.
+    table = torch.as_tensor(_permutation(a.shape[-1], seed), dtype=torch.int64)
     if power < 0:
         table = table.argsort()
     result, power = torch.arange(a.shape[-1]), abs(power)

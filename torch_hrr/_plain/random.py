@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,11 +19,12 @@ def mix64(x: int) -> int:
     return x ^ (x >> 31)
 
 
-_Words = tuple[Tensor, Tensor, Tensor, Tensor]
+# Integers, or tensors of int64.
+_Words = tuple[Any, Any, Any, Any]
 
 
 def philox4x32(counter: _Words, key: int | Tensor) -> _Words:
-    """Ten rounds of Philox on 32-bit words held in int64, whose products wrap as unsigned ones do."""
+    """Ten rounds of Philox on 32-bit words held in int64, whose products wrap as unsigned ones do, or on integers."""
     a, b, c, d = counter
     low, high = key & _WORD, key >> 32 & _WORD
     for _ in range(10):
