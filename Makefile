@@ -15,7 +15,7 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /u
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_ISAS=all TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
-.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench docs install clean tools start
+.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench docs onnx-tools install clean tools start
 
 tools:
 	@command -v $(PYTHON) > /dev/null || { echo "torch_hrr: python3 (3.11 or later) was not found: apt-get install python3 python3-venv" >&2; exit 1; }
@@ -117,7 +117,7 @@ gpu-dry-run: $(VENV)/.installed
 # versions of torch, and the CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
 test-all: CMAKE_ARGS += -DCUDA_ON_HOST_PLAIN=ON
-test-all: $(VENV)/.test-tools $(VENV)/.docs-tools test
+test-all: $(VENV)/.test-tools $(VENV)/.docs-tools onnx-tools test
 	$(BUILD)/tests/cpp/kernel_tests --gtest_also_run_disabled_tests '--gtest_filter=*DISABLED_*' --gtest_brief=1
 	TORCH_HRR_TEST_ALL=0 $(MAKE) test-minors
 	cmake -G Ninja -S . -B build/sanitize -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_SANITIZE=address,undefined \
@@ -146,10 +146,16 @@ coverage: $(VENV)/.test-tools
 bench: $(VENV)/.installed
 	$(PY) bench/run.py hrr
 
+# $(call extra,name): the packages of an extra.
+extra = $$($(PY) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$(1)'])")
+
 # The site, in build/docs/html. A warning, such as of a link that leads nowhere, fails it at the end.
 $(VENV)/.docs-tools: $(VENV)/.installed pyproject.toml
-	@$(PIP) --quiet $$($(PY) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+	@$(PIP) --quiet $(call extra,docs)
 	@touch $@
+
+onnx-tools: $(VENV)/.installed
+	@$(PIP) --quiet $(call extra,onnx)
 
 docs: $(VENV)/.docs-tools
 	$(PY) -m sphinx -W --keep-going --quiet -b html -d build/docs/doctrees docs build/docs/html
