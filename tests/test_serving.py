@@ -66,7 +66,7 @@ def path(made, tmp_path):
 def served(example, path):
     """Calls of a server in this process: method, path and body give status and the answer's text."""
     server = uvicorn.Server(
-        uvicorn.Config(example[1].create_app(path, KEY, "cpu"), port=0, ws="none", log_level="error")
+        uvicorn.Config(example[1].create_app(path, KEY, "cpu"), port=0, http="h11", ws="none", log_level="error")
     )
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -114,11 +114,13 @@ def test_answers_are_those_of_the_library_and_are_counted(example, made):
         assert len(found["names"][0]) == 6 and found["cosines"] == [[0.0] * 6]
         ask("POST", "/cleanup", {})
         ask("GET", "/nowhere/else")
+        ask("BREW", "/nowhere/else")
         metrics = ask("GET", "/metrics")[1].splitlines()
     for line in (
         'torch_hrr_serving_requests_total{method="POST",path="/cleanup",status="200"} 4.0',
         'torch_hrr_serving_requests_total{method="POST",path="/cleanup",status="422"} 1.0',
         'torch_hrr_serving_requests_total{method="GET",path="other",status="404"} 1.0',
+        'torch_hrr_serving_requests_total{method="other",path="other",status="404"} 1.0',
         'torch_hrr_serving_request_seconds_count{path="/cleanup"} 5.0',
         "torch_hrr_serving_items 6.0",
         'torch_hrr_monitor_running{device="cpu"} 1.0',
@@ -129,13 +131,20 @@ def test_answers_are_those_of_the_library_and_are_counted(example, made):
 def test_bad_input_is_refused_and_changes_nothing(example, path):
     before, good = path.read_bytes(), [[0.5] * DIM]
     bad = {
-        "body.records.0.0": [{"records": [["1.5"] * DIM]}, {"records": [[True] * DIM]}, {"records": [[1e7] * DIM]}],
+        # Thousands of mistakes are one error: to collect them all would stop the service for seconds.
+        "body.records.0.0": [
+            {"records": [[""] * 2500] * 23},
+            {"records": [["1.5"] * DIM]},
+            {"records": [[True] * DIM]},
+            {"records": [[1e7] * DIM]},
+        ],
         "body.records.0": [{"records": [1.0, 2.0]}, {"records": [[]]}, {"records": ["x"]}],
         "body.records": [{}, {"records": []}, {"records": good * 65}, {"records": None}],
         "body.top_k": [{"records": good, "top_k": value} for value in (0, 101, 1.5, "2", True)],
         "body.role": [{"records": good, "role": value} for value in ("", 3, "x" * 201)],
         "body.depth": [{"records": good, "depth": 1}],
-        "body": [b"", [good]],
+        "body." + "x" * 100: [{"records": good, "x" * 3000: 1}],
+        "body": [b"", [good], {"records": good} | {str(index): 1 for index in range(10_000)}],
         "body.1": [b"{", b"{records}"],
         "each record must have 96 elements, got 95": [
             {"records": [[0.5] * 95]},
@@ -150,6 +159,7 @@ def test_bad_input_is_refused_and_changes_nothing(example, path):
                 detail = json.loads(text)["detail"]
                 where = detail if isinstance(detail, str) else ".".join(map(str, detail[0]["loc"]))
                 assert (status, where) == (422, place), (body, text)
+                assert isinstance(detail, str) or len(detail) == 1, text
                 assert len(text) < 2000
         for unreadable in (b"\xff", b"[" * 200_000, b'{"a":' * 50_000):
             assert ask("POST", "/cleanup", unreadable)[0] in (400, 422)
@@ -255,9 +265,13 @@ def test_a_file_that_is_damaged_or_forged_is_never_unpickled(example, path, monk
     for name, key in (("damaged", KEY), ("half", KEY), (path.name, None), (path.name, b"other")):
         with pytest.raises(torch_hrr.IntegrityError):
             model.load(path.parent / name, key, "cpu")
-    monkeypatch.setenv(example[0].KEY, "not digits")
-    with pytest.raises(SystemExit, match=r"^TORCH_HRR_SERVING_KEY must be hexadecimal digits: "):
-        example[0].key_of_environment()
+    # A variable that is set but empty must not switch the key off.
+    for digits, text in (("not digits", ": "), ("", ", got nothing"), ("  ", ", got nothing")):
+        monkeypatch.setenv(example[0].KEY, digits)
+        with pytest.raises(SystemExit, match=f"^TORCH_HRR_SERVING_KEY must be hexadecimal digits{text}"):
+            example[0].key_of_environment()
+    monkeypatch.delenv(example[0].KEY)
+    assert example[0].key_of_environment() is None
     with pytest.raises(FileNotFoundError):
         model.load(path.parent / "missing", KEY, "cpu")
 

@@ -95,9 +95,14 @@ class CleanupModel:
 
 
 def key_of_environment() -> bytes | None:
-    """The key of TORCH_HRR_SERVING_KEY, in hexadecimal digits; None where it is not set."""
+    """The key of TORCH_HRR_SERVING_KEY, in hexadecimal digits; None where it is not set; an empty one is an error."""
+    digits = os.environ.get(KEY)
+    if digits is None:
+        return None
+    if not digits.strip():
+        raise SystemExit(f"{KEY} must be hexadecimal digits, got nothing; unset it to do without a key")
     try:
-        return bytes.fromhex(os.environ.get(KEY, "")) or None
+        return bytes.fromhex(digits)
     except ValueError as error:
         raise SystemExit(f"{KEY} must be hexadecimal digits: {error}") from None
 

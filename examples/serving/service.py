@@ -22,24 +22,42 @@ from cleanup_model import CleanupModel, key_of_environment
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, model_validator
 
 from torch_hrr import runtime
 
 BATCH, ITEMS, LENGTH = 64, 100_000, 2**16
 # Of a body: room for every element of the largest request, as text, and for what is around them.
 ELEMENT_BYTES, OTHER_BYTES = 32, 2**16
+# Most keys of an object, and the letters of one that an error repeats.
+KEYS, SHOWN = 10, 100
+# All others are counted as one: any token is a method, and would be a series for good.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 # Far from where float32 overflows in a sum of products.
 Element = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False, strict=True)]
-Vector = Annotated[list[Element], Field(min_length=1, max_length=LENGTH)]
+# FailFast: the errors of a million elements would take many seconds.
+Vector = Annotated[list[Element], FailFast(), Field(min_length=1, max_length=LENGTH)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class Question(BaseModel):
-    """Records, and the role under which to look; None asks for the records themselves."""
+class Body(BaseModel):
+    """What a request may send."""
 
     model_config = ConfigDict(extra="forbid")
-    records: Annotated[list[Vector], Field(min_length=1, max_length=BATCH)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def few_keys(cls, value: Any) -> Any:
+        """Refuses many keys before each of them is an error."""
+        if isinstance(value, dict) and len(value) > KEYS:
+            raise ValueError(f"there must be at most {KEYS} keys, got {len(value)}")
+        return value
+
+
+class Question(Body):
+    """Records, and the role under which to look; None asks for the records themselves."""
+
+    records: Annotated[list[Vector], FailFast(), Field(min_length=1, max_length=BATCH)]
     role: Name | None = None
     top_k: Annotated[int, Field(ge=1, le=100, strict=True)] = 1
 
@@ -51,10 +69,9 @@ class Answer(BaseModel):
     cosines: list[list[float]]
 
 
-class Item(BaseModel):
+class Item(Body):
     """The vector of an item."""
 
-    model_config = ConfigDict(extra="forbid")
     vector: Vector
 
 
@@ -102,7 +119,8 @@ class Measured:
         finally:
             # The route's pattern: names of items would make a series each.
             path = getattr(scope.get("route"), "path", "other")
-            self.requests.labels(scope["method"], path, status).inc()
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self.requests.labels(method, path, status).inc()
             self.seconds.labels(path).observe(time.perf_counter() - start)
 
 
@@ -128,8 +146,12 @@ def create_app(path: str | Path, key: bytes | None = None, device: str = "auto")
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        # Without what was sent, which may be long, and NaN, which JSON cannot hold.
-        detail = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in error.errors()[:5]]
+        # Without what was sent, which may be long, and NaN, which JSON cannot hold; a key that was sent is cut.
+        detail = [
+            {"loc": [part[:SHOWN] if isinstance(part, str) else part for part in each["loc"]]}
+            | {"msg": each["msg"], "type": each["type"]}
+            for each in error.errors()[:5]
+        ]
         return JSONResponse({"detail": detail}, 422)
 
     def tensor(model: CleanupModel, name: str, vectors: list[list[float]]) -> torch.Tensor:
