@@ -8,8 +8,10 @@ import signal
 import sys
 import threading
 import types
+from collections import deque
 
 import pytest
+import torch
 
 from torch_hrr import __main__ as command_line
 from torch_hrr import watch
@@ -70,6 +72,30 @@ def test_a_command_that_is_not_there_is_said_as_by_a_shell(capsys, tmp_path):
         monitor("--", tmp_path / "nothing")
     assert caught.value.code == 127
     assert f"monitor: {tmp_path / 'nothing'} cannot be run: No such file" in capsys.readouterr().err
+
+
+def test_a_command_starts_after_all_that_may_fail(monkeypatch, tmp_path):
+    def refused(*arguments):
+        raise ValueError("refused")
+
+    monkeypatch.setattr(watch._Watcher, "alert", refused)
+    with pytest.raises(ValueError, match="refused"):
+        monitor("--", "touch", tmp_path / "ran")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_outcome_is_of_all_samples_though_only_the_last_are_kept():
+    used = iter([watch.Use(1.0, 9 * 2**20), watch.Use(None, 2**20), watch.Use(None, None)])
+    watcher = watch._Watcher(lambda: next(used), torch.device("cpu"), 1e9)
+    watcher._samples = deque(maxlen=1)
+    with watcher:
+        watcher._take()
+    assert watcher.samples()[0]["rss_mb"] is None
+    assert watcher.outcome().endswith(" s, memory 9 MB at most")
+    watcher._totals |= {"cpu_percent": (4, 100.0, 60.0), "gpu_utilization": (2, 3.0, 2.0), "gpu_memory_mb": (1, 5, 5)}
+    assert watcher.outcome().endswith(
+        " s, cpu 25 % on average, memory 9 MB at most, gpu 2 % on average, gpu memory 5 MB at most"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -170,7 +196,9 @@ def test_without_proc_psutil_tells_and_without_both_the_extra_is_named(monkeypat
         (("--interval", "0"), "--interval: must be a number of seconds > 0, got 0"),
         (("--interval", "soon"), "--interval: must be a number of seconds > 0, got soon"),
         (("--alert", "heat=3"), "--alert: must be METRIC=VALUE with one of seconds, rss_mb, "),
-        (("--alert", "power_w"), "--alert: must be METRIC=VALUE with a number, got power_w"),
+        (("--alert", "power_w"), "--alert: must be METRIC=VALUE with a finite number, got power_w"),
+        (("--alert", "power_w=nan"), "--alert: must be METRIC=VALUE with a finite number, got power_w=nan"),
+        (("--alert", "rss_mb=inf"), "--alert: must be METRIC=VALUE with a finite number, got rss_mb=inf"),
         (("sleep", "--json"), "--json: expected one argument"),
     ],
 )
@@ -180,10 +208,11 @@ def test_wrong_arguments_are_said_before_anything_runs(arguments, text, capsys):
     assert caught.value.code == 2 and text in capsys.readouterr().err
 
 
-def test_a_folder_that_is_missing_and_an_unknown_device_are_said_before_the_command_runs(tmp_path):
+def test_a_file_that_cannot_be_written_and_an_unknown_device_are_said_before_the_command_runs(tmp_path):
     command = ("--", "touch", tmp_path / "ran")
-    with pytest.raises(SystemExit, match="monitor: --json must be in a folder that is there, got "):
-        monitor("--json", tmp_path / "none" / "samples.json", *command)
+    for path in (tmp_path / "none" / "samples.json", tmp_path, os.devnull):
+        with pytest.raises(SystemExit, match="monitor: --json must be a file in a folder that can be written, got "):
+            monitor("--json", path, *command)
     with pytest.raises(SystemExit, match="monitor: device must be"):
         monitor("--device", "gpu", *command)
     assert not (tmp_path / "ran").exists()

@@ -9,12 +9,10 @@ import math
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -127,15 +125,36 @@ class _Watcher(ResourceMonitor):
     def __init__(self, use: Callable[[], Use], device: torch.device, interval: float) -> None:
         super().__init__(device, interval)
         self._meter = _Meter(use)
+        # By metric, of all samples, also those no longer kept: how many know it, their sum and maximum.
+        self._totals: dict[str, tuple[int, float, float]] = {}
 
     def _processes(self, seconds: float) -> dict[str, float | None]:
         return self._meter.sample(seconds)
 
     def _take(self) -> dict[str, float | None]:
         sample = super()._take()
+        for metric, value in sample.items():
+            if value is not None:
+                count, total, most = self._totals.get(metric, (0, 0.0, value))
+                self._totals[metric] = count + 1, total + value, max(most, value)
         if self.show is not None:
             self.show(sample)
         return sample
+
+    def outcome(self) -> str:
+        """What it came to."""
+        said = []
+        for metric, words in (
+            ("seconds", "{most:.1f} s"),
+            ("cpu_percent", "cpu {mean:.0f} % on average"),
+            ("rss_mb", "memory {most:,.0f} MB at most"),
+            ("gpu_utilization", "gpu {mean:.0f} % on average"),
+            ("gpu_memory_mb", "gpu memory {most:,.0f} MB at most"),
+        ):
+            if metric in self._totals:
+                count, total, most = self._totals[metric]
+                said.append(words.format(mean=total / count, most=most))
+        return ", ".join(said)
 
 
 def facts(sample: dict[str, float | None]) -> dict[str, str | None]:
@@ -155,10 +174,12 @@ class _Lines:
     """A line for each sample and each alert, for files and pipes."""
 
     def __init__(self, stream: TextIO, title: str) -> None:
-        self._stream = stream
-        print(title, file=stream, flush=True)
+        self._stream, self.title = stream, title
 
     def show(self, sample: dict[str, float | None], alerts: Sequence[str]) -> None:
+        if self.title:
+            print(self.title, file=self._stream)
+            self.title = ""
         for alert in alerts:
             print(f"alert: {alert}", file=self._stream)
         said = "  ".join(f"{label} {text}" for label, text in facts(sample).items() if text)
@@ -172,14 +193,14 @@ class _Block:
     """Lines at the foot of a terminal, drawn again for each sample; what a command writes scrolls above them."""
 
     def __init__(self, stream: TextIO, title: str) -> None:
-        self._stream, self._title, self._alerts = stream, title, list[str]()
+        self._stream, self.title, self._alerts = stream, title, list[str]()
         self._known: set[str] = set()
         self._height, self._rows = 0, 0
 
     def show(self, sample: dict[str, float | None], alerts: Sequence[str]) -> None:
         self._alerts = [*self._alerts, *alerts][-3:]
         width, rows = shutil.get_terminal_size()
-        lines = [f"{self._title}  {sample['seconds']:.0f} s", *self._values(sample)]
+        lines = [f"{self.title}  {sample['seconds']:.0f} s", *self._values(sample)]
         lines += [f"alert: {alert}" for alert in self._alerts]
         lines = [line[: width - 1] for line in lines][: max(1, rows - 2)]
         room = ""
@@ -232,13 +253,16 @@ def _interval(text: str) -> float:
 
 
 def _threshold(text: str) -> tuple[str, float]:
-    metric, _, value = text.partition("=")
+    metric, _, number = text.partition("=")
     if metric not in METRICS:
         raise argparse.ArgumentTypeError(f"must be METRIC=VALUE with one of {', '.join(METRICS)}, got {text}")
     try:
-        return metric, float(value)
+        value = float(number)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be METRIC=VALUE with a number, got {text}") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be METRIC=VALUE with a finite number, got {text}")
+    return metric, value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -263,21 +287,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Shows samples until the command has ended, whose exit status is returned, or until Ctrl-C."""
-    if options.json and not options.json.parent.is_dir():
-        raise SystemExit(f"monitor: --json must be in a folder that is there, got {options.json}")
+    if options.json:
+        path = options.json.resolve()
+        if (path.exists() and not path.is_file()) or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise SystemExit(f"monitor: --json must be a file in a folder that can be written, got {options.json}")
     name = options.device if options.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = resolve_device(name, op="monitor")
     except (ValueError, RuntimeError) as error:
         raise SystemExit(str(error)) from None
-    process = _started(options.command) if options.command else None
+    process: subprocess.Popen[bytes] | None = None
     # What a command writes to stdout stays as it is.
-    stream = sys.stdout if process is None else sys.stderr
-    title = "the machine" if process is None else f"{options.command[0]} (process {process.pid})"
+    stream = sys.stderr if options.command else sys.stdout
     view: Any = (_Block if stream.isatty() and os.environ.get("TERM") != "dumb" else _Lines)(
-        stream, f"{title}, {device}"
+        stream, f"the machine, {device}"
     )
-    monitor = _Watcher(machine_use if process is None else partial(tree_use, process.pid), device, options.interval)
+    monitor = _Watcher(lambda: machine_use() if process is None else tree_use(process.pid), device, options.interval)
     risen: list[str] = []
     closed = threading.Event()
 
@@ -296,6 +321,10 @@ def run(options: argparse.Namespace) -> int:
     for metric, above in options.alert or _ALERTS:
         monitor.alert(metric, above, rises(metric, above))
     monitor.show = show
+    if options.command:
+        # Last: whatever fails before leaves no command alone.
+        process = _started(options.command)
+        view.title = f"{options.command[0]} (process {process.pid}), {device}"
     try:
         with monitor:
             status = _until_interrupted(closed) if process is None else _ended(process)
@@ -303,14 +332,13 @@ def run(options: argparse.Namespace) -> int:
     finally:
         if not closed.is_set():
             view.end()
-    samples = monitor.samples()
     if options.json:
         monitor.save(options.json)
     if closed.is_set():
         # So that nothing is left for the interpreter to write there at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     else:
-        print(*_missing(device), _summary(samples), sep="\n", file=stream, flush=True)
+        print(*_missing(device), monitor.outcome(), sep="\n", file=stream, flush=True)
     return status
 
 
@@ -360,18 +388,3 @@ def _is_in_foreground() -> bool:
     with contextlib.suppress(OSError), open("/dev/tty") as terminal:
         return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     return False
-
-
-def _summary(samples: Sequence[dict[str, float | None]]) -> str:
-    """What it came to."""
-    said = [f"{samples[-1]['seconds']:.1f} s"]
-    for metric, words, of in (
-        ("cpu_percent", "cpu {:.0f} % on average", statistics.fmean),
-        ("rss_mb", "memory {:,.0f} MB at most", max),
-        ("gpu_utilization", "gpu {:.0f} % on average", statistics.fmean),
-        ("gpu_memory_mb", "gpu memory {:,.0f} MB at most", max),
-    ):
-        known = [value for sample in samples if (value := sample[metric]) is not None]
-        if known:
-            said.append(words.format(of(known)))
-    return ", ".join(said)
