@@ -40,6 +40,7 @@ IN_SOURCE_TREE = (ROOT / "csrc").is_dir()
 DRAWN = (".svg", ".png", ".pdf")
 COLD_BYTES = 64 << 20
 MAX_COLD_SETS = 4096
+MAX_THREADS = 1024
 COLUMNS = (
     ("op", 24), ("shape", 16), ("ours us", 16), ("torch us", 10), ("ratio", 6), ("floor", 5), ("aim", 5), ("met?", 5),
     ("reused", 6), ("cold", 6), ("torchhd", 7), ("compile", 7), ("limit", 6),
@@ -245,12 +246,17 @@ def parse(argv: Sequence[str] | None, prog: str | None) -> argparse.Namespace:
     parser.add_argument("--no-compile", action="store_true", help="leave the torch.compile peers out")
     parser.add_argument("--lengths", action="store_true", help="of hrr: every operator at every kind of length")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, warm only, no compile")
-    options = parser.parse_args(argv)
+    # Systems may stand on both sides of an option.
+    options = parser.parse_intermixed_args(argv)
     for system in options.systems:
         if system not in SYSTEMS:
             parser.error(f"SYSTEM must be one of {listed}, got {system}")
-    if options.rounds < 1 or options.threads < 1:
-        parser.error("--rounds and --threads must be at least 1")
+    if options.rounds < 1:
+        parser.error(f"--rounds must be at least 1, got {options.rounds}")
+    if not 1 <= options.threads <= MAX_THREADS:
+        parser.error(f"--threads must be at least 1 and at most {MAX_THREADS}, got {options.threads}")
+    if not -(2**63) <= options.seed < 2**64:
+        parser.error(f"--seed must be at least -2^63 and below 2^64, got {options.seed}")
     try:
         re.compile(options.filter)
     except re.error as error:
@@ -258,7 +264,7 @@ def parse(argv: Sequence[str] | None, prog: str | None) -> argparse.Namespace:
     if options.lengths and list(options.systems) != ["hrr"]:
         parser.error(f"--lengths is a table of hrr, got {' '.join(options.systems)}")
     for path in (options.json, options.plot):
-        folder = path and next(each for each in path.absolute().parents if each.exists())
+        folder = path and next((each for each in path.absolute().parents if each.exists()), path)
         if path and (path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK)):
             parser.error(f"{path} cannot be written")
     if options.plot and options.plot.suffix not in DRAWN:

@@ -34,7 +34,7 @@ def test_every_option_is_explained_in_one_way(command, monkeypatch):
             parsers["bench"] = parser
             raise SystemExit
 
-        monkeypatch.setattr(command_line.argparse.ArgumentParser, "parse_args", kept)
+        monkeypatch.setattr(command_line.argparse.ArgumentParser, "parse_intermixed_args", kept)
         with pytest.raises(SystemExit):
             command_line.main(["bench", "--help"])
     parser = parsers[command]
@@ -95,7 +95,22 @@ def test_ctrl_c_and_a_closed_pipe_end_it_as_in_a_shell(monkeypatch, capfd, tmp_p
         stream.flush()
 
 
-@pytest.mark.parametrize("arguments", [["info"], ["parse", "cats", "chase", "mice"]])
+def test_streams_that_are_closed_and_a_full_disk_end_without_a_traceback(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert command_line.main(["info"]) == 0
+    sys.stdout.close()
+    sys.stderr.close()
+    monkeypatch.undo()
+    if os.path.exists("/dev/full"):
+        # The rest of what is buffered goes nowhere when the file closes.
+        with open("/dev/full", "w") as stream, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            assert command_line.main(["info"]) == 1
+        assert capfd.readouterr().err.splitlines()[-1] == "python -m torch_hrr: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize("arguments", [["info"], ["bench"], ["parse", "cats", "chase", "mice"]])
 def test_a_build_that_cannot_be_used_is_said_in_a_line(monkeypatch, arguments):
     def refused():
         raise RuntimeError("TORCH_HRR_ISA must be scalar, avx2 or avx512, got mmx")

@@ -1,6 +1,7 @@
 """The command line: `python -m torch_hrr info | demo | bench | parse | explore | monitor | doctor`."""
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -85,9 +86,17 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     return parser, known
 
 
+def _check_build(command: str) -> None:
+    try:
+        build_info()
+    except RuntimeError as error:
+        raise SystemExit(f"{command}: {error}; `{_PROG} doctor` says what mends it") from None
+
+
 def _run(arguments: Sequence[str]) -> int:
     # Its options are where the benchmarks are, and not loaded for other commands.
     if arguments[:1] == ["bench"]:
+        _check_build("bench")
         return bench(arguments[1:])
     parser, commands = _parser()
     options, unknown = parser.parse_known_args(arguments)
@@ -99,16 +108,15 @@ def _run(arguments: Sequence[str]) -> int:
     if unknown:
         commands[options.name].error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.name != "doctor":
-        try:
-            build_info()
-        except RuntimeError as error:
-            raise SystemExit(f"{options.name}: {error}; `{_PROG} doctor` says what mends it") from None
+        _check_build(options.name)
     status: int = options.run(options)
     return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command; returns the exit status."""
+    # Python has none where the shell closed them.
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         # Where an encoding lacks a character, another stands for it.
         if reconfigure := getattr(stream, "reconfigure", None):
@@ -119,10 +127,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return _INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
         # So that the interpreter does not write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _CLOSED
+        if isinstance(error, BrokenPipeError):
+            return _CLOSED
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return 1
     return status
 
 
