@@ -178,9 +178,26 @@ def test_progress_without_tqdm(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("option", ["--dim", "--units", "--runs", "--episodes"])
-def test_demo_rejects_zero(option):
-    with pytest.raises(SystemExit, match=f"{option} must be at least 1, got 0"):
-        command_line.main(["demo", option, "0"])
+@pytest.mark.parametrize("value", [0, 10**12])
+def test_demo_rejects_sizes_out_of_bounds(option, value):
+    with pytest.raises(SystemExit, match=f"{option} must be at least 1 and at most 100000, got {value}"):
+        command_line.main(["demo", option, str(value)])
+
+
+def test_demo_rejects_seeds_of_more_than_64_bits():
+    with pytest.raises(SystemExit, match=r"demo: --seed must be at least -2\^63 and below 2\^64, got "):
+        command_line.main(["demo", "--seed", str(2**64)])
+
+
+@pytest.mark.parametrize("text", ["DefaultCPUAllocator: can't allocate memory", "something else"])
+def test_demo_says_in_a_line_that_memory_ran_out(text, monkeypatch, tmp_path):
+    def job(options):
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(field_demo, "run", job)
+    expected, said = (RuntimeError, text) if text == "something else" else (SystemExit, "demo: memory ran out")
+    with pytest.raises(expected, match=said):
+        command_line.main(["demo", "--jobs", "field", "--output", str(tmp_path)])
 
 
 def test_ridge_recovers_separable_classes():
@@ -279,6 +296,10 @@ def test_bench_runs_the_source_trees_benchmarks_of_several_systems(tmp_path, thr
         (("hr",), "SYSTEM must be one of hrr, assembly, programs, encoding, field, hierarchy, got hr"),
         (("hrr", "--plot", "ratios"), "--plot must end in one of .svg, .png, .pdf, got ratios"),
         (("hrr", "--json", "."), ". cannot be written"),
+        (("hrr", "--json", "/"), "/ cannot be written"),
+        (("hrr", "--threads", "99999999999"), "--threads must be at least 1 and at most 1024, got 99999999999"),
+        (("hrr", "--seed", str(2**64)), f"--seed must be at least -2^63 and below 2^64, got {2**64}"),
+        (("hrr", "--lengths", "field"), "--lengths is a table of hrr, got hrr field"),
         (("--plot", "ratios.svg"), "--plot needs matplotlib: pip install 'torch_hrr[plot]'"),
     ],
 )

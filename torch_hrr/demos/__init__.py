@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 from pathlib import Path
 
+from torch_hrr._shared import is_out_of_memory
 from torch_hrr.io.atomic import write_json
 
 JOBS = ("digits", "assembly", "sentences", "positions", "text", "field", "hierarchy", "control")
@@ -24,6 +25,8 @@ _SIZES = {
     "runs": ("field: runs of the dynamic field", 10, 5),
     "episodes": ("control: episodes of each brain", 100, 60),
 }
+# Of each size.
+_MOST = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +53,10 @@ def run(options: argparse.Namespace) -> int:
     for name, (_, full, quick) in _SIZES.items():
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else full)
-        if getattr(options, name) < 1:
-            raise SystemExit(f"demo: --{name} must be at least 1, got {getattr(options, name)}")
+        if not 1 <= getattr(options, name) <= _MOST:
+            raise SystemExit(f"demo: --{name} must be at least 1 and at most {_MOST}, got {getattr(options, name)}")
+    if not -(2**63) <= options.seed < 2**64:
+        raise SystemExit(f"demo: --seed must be at least -2^63 and below 2^64, got {options.seed}")
     jobs = [job for job in JOBS if job in options.jobs]
     # Before the first job, whose results would be lost.
     for job in jobs:
@@ -82,4 +87,8 @@ def run(options: argparse.Namespace) -> int:
         raise
     except OSError as error:
         raise SystemExit(f"demo: {error}") from None
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise SystemExit("demo: memory ran out, smaller sizes take less") from None
     return 0
