@@ -112,14 +112,14 @@ def run(options: argparse.Namespace) -> Outcome:
     result = decide(options.runs, options.seed)
     print(f"\n{options.runs} runs of a dynamic field of {SHAPE[0]}^3 places under noise, and a field brain\n")
     print(report(result))
-    (weak, strong), last = EXCITATIONS, list(PARTS)[-1]
+    (_, strong), last = EXCITATIONS, list(PARTS)[-1]
     rate, plain = (CYCLES / statistics.median(seconds) for seconds in result.cycles)
     rows = [
         Row(
             "field",
             "decisions remembered",
             f"{result.peaks[strong, last]:.2f}",
-            f"{result.peaks[weak, last]:.2f} excitation {weak}",
+            "-",
             result.deciding,
         ),
         Row(
