@@ -7,7 +7,6 @@ them.
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,11 @@ import torch
 from torch import Tensor
 
 from bench.entry import Entry, Peer
+from bench.peers import is_here
 from torch_hrr.assembly import connectome_inputs
 
-np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") is not None else None
-sparse: Any = importlib.import_module("scipy.sparse") if importlib.util.find_spec("scipy") is not None else None
+np: Any = importlib.import_module("numpy") if is_here("numpy") else None
+sparse: Any = importlib.import_module("scipy.sparse") if is_here("scipy") else None
 
 SIZES = ((100_000, 317, 0.01), (1_000_000, 1000, 0.01), (1_000_000, 1000, 0.001))
 SEED, FIBER = 0, 1

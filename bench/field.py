@@ -1,6 +1,5 @@
 """Benchmark entries of fields: steps and gradients beside slices and convolution."""
 
-import importlib.util
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bench.entry import Entry, Inputs, Peer, with_compiled
+from bench.peers import is_here
 from torch_hrr import field
 from torch_hrr._plain import field as plain
 from torch_hrr._plain import field_control as control
@@ -189,6 +189,6 @@ ENTRIES = (
     *(
         agents_entry(environment, observed, 64)
         for environment, observed in (("Pendulum-v1", 3), ("CartPole-v1", 4))
-        if importlib.util.find_spec("gymnasium") is not None
+        if is_here("gymnasium")
     ),
 )

@@ -6,7 +6,6 @@ neural-assemblies is measured where it is installed, the published parser where 
 import ast
 import contextlib
 import importlib
-import importlib.util
 import io
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bench.entry import Entry, Inputs, Peer
+from bench.peers import is_here
 from torch_hrr.assembly import SequenceMemory, parse
 from torch_hrr.assembly.grammar import ENGLISH
 
@@ -92,14 +92,10 @@ def entry(op: str, shape: str, ours: Any, peer: Peer, aim: float) -> Entry:
 
 ENTRIES = (
     entry("parse", "64", partial(batch_of, 64), Peer("loop", partial(loop_of, 64)), 5.0),
-    *(
-        [entry("parse", "six words", one, Peer("published", published), 8.0)]
-        if importlib.util.find_spec("brain_util")
-        else []
-    ),
+    *([entry("parse", "six words", one, Peer("published", published), 8.0)] if is_here("brain_util") else []),
     *(
         [entry("sequence", f"{ITEMS} n={N}", sequence, Peer("neural-assemblies", their_sequence), 6.0)]
-        if importlib.util.find_spec("neural_assemblies")
+        if is_here("neural_assemblies")
         else []
     ),
 )
