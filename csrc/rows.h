@@ -94,7 +94,8 @@ class Rows {
       std::array<int64_t, N> strides{};
       for (size_t i = 0; i < N; ++i) {
         const at::Tensor& tensor = operands_[i].tensor;
-        if (!tensor.defined()) {
+        // One without elements may have no address to step from.
+        if (!tensor.defined() || tensor.numel() == 0) {
           continue;
         }
         const int64_t own = d - (rank - (tensor.dim() - operands_[i].trailing));

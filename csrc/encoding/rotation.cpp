@@ -204,7 +204,7 @@ struct Rotate::Formula {
     if (wanted[2]) {
       const at::ScalarType type = c10::promoteTypes(angles.scalar_type(), compute_type(inputs[2].scalar_type()));
       // Over all dimensions but the last.
-      grads[2] = (angles.to(type) * inputs[1].to(type).unsqueeze(-1)).reshape_symint({-1, count}).sum(0);
+      grads[2] = (angles.to(type) * inputs[1].to(type).unsqueeze(-1)).unsqueeze(0).flatten(0, -2).sum(0);
     }
     return grads;
   }

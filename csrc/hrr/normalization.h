@@ -23,8 +23,9 @@ inline at::Tensor scaled_by_power(const at::Tensor& x, const at::Tensor& exponen
 // as the tangent of a perturbation v. Rows are scaled by powers of two first, so that a norm may be anything that the
 // type can hold.
 inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& v, double eps) {
-  const double tiny =
-      s.scalar_type() == at::kDouble ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const bool in_double = s.scalar_type() == at::kDouble;
+  const double tiny = in_double ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const double largest = in_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   const at::Tensor exponent = -s.detach().abs().amax({-1}, /*keepdim=*/true).clamp_min(tiny).log2().floor();
   const at::Tensor unit = scaled_by_power(s, exponent);
   const at::Tensor norm = at::linalg_vector_norm(unit, 2, {-1}, /*keepdim=*/true);
@@ -33,7 +34,8 @@ inline at::Tensor normalization_jacobian(const at::Tensor& s, const at::Tensor& 
   const at::Tensor y = unit / divisor;
   const at::Tensor projected = (v - y * (y * v).sum(-1, /*keepdim=*/true)) / divisor;
   // Regular rows are divided by 1: the derivative of what is not chosen must be finite, too.
-  const at::Tensor floor = at::ones_like(norm).masked_fill(regular.logical_not(), eps);
+  const double least = eps > largest ? std::numeric_limits<double>::infinity() : eps;
+  const at::Tensor floor = at::ones_like(norm).masked_fill(regular.logical_not(), least);
   const at::Tensor clamped = eps > 0 ? (v / floor).masked_fill(norm == 0, 0) : v / floor;
   return at::where(regular, scaled_by_power(projected, exponent), clamped);
 }

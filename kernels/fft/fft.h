@@ -215,7 +215,9 @@ void later_pass(const T* twiddles, int64_t size, int64_t stride, Split<const T> 
         }
       }
     }
-    twiddles += 2 * (R - 1);
+    if constexpr (!kLast) {
+      twiddles += 2 * (R - 1);
+    }
   }
 }
 
