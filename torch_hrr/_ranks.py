@@ -55,6 +55,29 @@ class Ranks:
             dist.all_gather(gathered, own, self.group)
         return gathered
 
+    def reduced(self, own: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
+        """The sum, the largest or the like of every rank's tensor; that of this rank is written to."""
+        if self.group is not None:
+            with answered(self._name):
+                dist.all_reduce(own, how, self.group)
+        return own
+
+    def collected(self, own: Tensor) -> list[Tensor]:
+        """On the first rank, every rank's tensor, whose first dimensions may differ; elsewhere nothing."""
+        if self.group is None:
+            return [own]
+        counts = [count for (count,) in self.gathered([len(own)], own.device)]
+        found = []
+        with answered(self._name):
+            if self.rank and len(own):
+                dist.send(own.contiguous(), self.of_group(0), self.group)
+            for rank, count in enumerate(counts if self.rank == 0 else ()):
+                part = own if rank == 0 else own.new_empty(count, *own.shape[1:])
+                if rank and count:
+                    dist.recv(part, self.of_group(rank), self.group)
+                found.append(part)
+        return found
+
     def broadcast(self, op: str, sent: Tensor, rank: int) -> None:
         """Into every rank's tensor what one of them holds."""
         if self.group is not None:
