@@ -42,6 +42,15 @@ def test_what_is_not_divided_is_refused(made, message, tmp_path):
         assembly.SplitBrain.load(tmp_path / "brain")
 
 
+def test_a_neuron_that_learned_may_have_less_than_its_count():
+    """A count that float32 rounds down once it has grown: the others win the next round."""
+    split = assembly.SplitBrain(1.0)
+    split.add_stimulus("s", 2**24 + 1)
+    split.add_area("A", 10, 3)
+    split.project("s", "A", 2)
+    assert split.winners("A").tolist() == [3, 4, 5]
+
+
 def with_area(options=None, **area):
     brain = assembly.Brain(**(options or {}))
     brain.add_area("A", 9, 2, **area)
