@@ -69,6 +69,8 @@ def check_ties(group):
             brain.project({"s": ["A", "B"]}, {"A": "B", "C": "A"})
         compare(split, whole)
         assert split.winners("B").tolist() == list(range(300))
+        # Whole blocks of 256 where there is one for each rank.
+        assert split.neurons("A").start % (256 if p == 1 else 1) == 0
 
 
 def check_errors(group, split):

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_hrr._checks import checked_path
+from torch_hrr._plain.assembly_connectome import block_width
 from torch_hrr._ranks import Ranks
 from torch_hrr._repr import Described, place_of
 from torch_hrr._spec import Real, Seed
@@ -151,7 +152,7 @@ class SplitBrain(Described):
         self._network.stimuli[name] = self._agreed("add_stimulus", check, lambda count: f"{name!r}, {count}")
 
     def add_area(self, name: str, n: int, k: int, beta: float = 0.05, *, w_max: float | None = None) -> None:
-        """Declares an area, of which every rank has n over the number of ranks consecutive neurons.
+        """Declares an area, of which every rank has about n over the number of ranks consecutive neurons.
 
         Args:
             name: Unique among areas and stimuli.
@@ -288,9 +289,12 @@ class SplitBrain(Described):
         return self._ranks.agreed(op, check, lambda found: f"{op} {said(found)}", self._device)
 
     def _range(self, n: int) -> range:
-        """This rank's share of n neurons."""
-        rank, ranks = self._ranks.rank, self._ranks.count
-        return range(n * rank // ranks, n * (rank + 1) // ranks)
+        """This rank's share of n neurons: whole blocks of the random graph, where there is one for each rank."""
+        width, ranks = block_width(self.p), self._ranks.count
+        if n < ranks * width:
+            width = 1
+        first, end = (round(n / width * rank / ranks) * width for rank in (self._ranks.rank, self._ranks.rank + 1))
+        return range(first, end if self._ranks.rank + 1 < ranks else n)
 
     def _trial(self) -> Network:
         """A network of the same names, without memory, to try declarations in."""
