@@ -1,5 +1,7 @@
 """A brain divided among ranks is a whole brain, to the last bit: with 1, 2, 3 and 5 of them."""
 
+import copy
+
 import pytest
 import ranks
 import torch
@@ -40,6 +42,19 @@ def test_what_is_not_divided_is_refused(made, message, tmp_path):
     made().save(tmp_path / "brain")
     with pytest.raises(ValueError, match=f"^load: .*{message}"):
         assembly.SplitBrain.load(tmp_path / "brain")
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode(), torch.device("meta"), torch.autocast("cpu")])
+def test_no_mode_of_torch_changes_a_bit(mode, tmp_path):
+    """What is made, learned, saved and loaded within it goes on outside of it."""
+    with mode:
+        split, _ = check_rounds(None)
+        split.save(tmp_path / "brain")
+        loaded = [assembly.SplitBrain.load(tmp_path / "brain"), copy.deepcopy(split), split]
+    whole = assembly.Brain.load(tmp_path / "brain")
+    for brain in (whole, *loaded):
+        brain.project({"s": "A"}, {"A": ["A", "B"]}, 2)
+    assert all(torch.equal(brain.winners("B"), whole.winners("B")) for brain in loaded)
 
 
 def test_a_neuron_that_learned_may_have_less_than_its_count():
