@@ -43,10 +43,14 @@ class SplitBrain(Described):
     neurons with equal ``x_j`` go to the lower index, after a scan of their numbers over ranks. Winners are those of
     `Brain`, bit for bit, with any number of ranks; every rank holds them, and which neurons ever won, of whole areas.
 
-    An area sends at most ``16 KiB ceil(bits / 12) + 4 w + 24`` bytes a rank and round, where `bits` (35 for inputs of
-    up to 2^11 fresh synapses, at most 62) are those of the largest input in units of 2^-24, and w is the largest number
-    of winners of a rank. A call sends 16 more, by which ranks compare its arguments: what is wrong or other on one of
-    them is an error on all, and nothing changes.
+    An area sends at most ``16 KiB ceil(bits / 12) + 4 w + 24`` bytes a rank and round, where `bits` are those of the
+    largest input in units of 2^-24 (35 below 2^11 fresh synapses, at most 62), and w is the largest number of winners
+    of a rank. A call sends 16 more, by which ranks compare its arguments: what is wrong or other on one of them is an
+    error on all, and nothing changes.
+
+    A rank draws the synapses of the neurons that begin to fire, twice where they learn, from the area's first neuron to
+    its own last one. It keeps 4 bytes for every neuron of an area and, for each neuron up to its own last one, 4 for
+    the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`, divided.
 
     Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
     assemblies, refracted, normalised and inhibited areas, keyed ties. All methods are collective but `winners`,
@@ -331,9 +335,9 @@ class SplitBrain(Described):
         area = self._network.add_area(name, config)
         own = self._range(area.n)
         # Columns of the random graph are counted from 0: those before this rank's are no part of any sum.
-        part = AreaState(
-            ~area.index, {**config, "n": own.stop, "k": min(area.k, len(own)), "tie_id": 0}, 1, self._network.device
-        )
+        divided = {**config, "n": own.stop, "k": min(area.k, len(own)), "tie_id": 0}
+        # By indices that no whole area has.
+        part = AreaState(~area.index, divided, 1, self._network.device)
         self._local.areas |= {name: area, _part(name): part}
         self._order.append((name,))
 
