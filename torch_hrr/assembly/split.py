@@ -234,7 +234,7 @@ class SplitBrain(Described):
     def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
         """Writes the brain as `Brain.save` does, to one checked file, which `Brain.load` reads, too.
 
-        The first rank collects the learned synapses, 16 bytes each, and writes. The file holds what that of a `Brain`
+        The first rank collects the learned synapses, 12 bytes each, and writes. The file holds what that of a `Brain`
         after the same calls holds, but for the order of synapses in their tables and memory to spare.
 
         Args:
