@@ -124,6 +124,15 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
     return counts.reshape(*winners.shape[:-1], n)
 
 
+def connectome_counts_(
+    counts: Tensor, rows: Tensor, first: int, sign: int, p: float, seed: int, fiber: int, brain: int = 0
+) -> None:
+    """``counts[j] += sign #{i in rows: i -> first + j}``."""
+    _, column = edges(rows, first + len(counts), p, connectome_key(seed, fiber, brain))
+    place = column[column >= first] - first
+    counts.scatter_add_(0, place, torch.full_like(place, sign, dtype=torch.int32))
+
+
 def _binomial_thresholds(size: int, p: float) -> tuple[int, list[int]]:
     """Binomial(size, p) as ``first + #{thresholds <= u}`` of a 64-bit word u."""
     if p <= 0 or p >= 1 or size == 0:

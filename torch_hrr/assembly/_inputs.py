@@ -150,20 +150,21 @@ def _fiber(network: Network, source: str, target: str) -> tuple[FiberState, Tens
     return fiber, reciprocals(column_sums(from_area, into, fiber, network.graphs))
 
 
-def base_counts(network: Network, firing: Tensor, fiber: FiberState, brain: int) -> Tensor:
-    """Base synapses of every target with the winners that fire, int32 [n]; the round to come finds them done."""
+def base_counts(network: Network, firing: Tensor, fiber: FiberState, brain: int, first: int = 0) -> Tensor:
+    """Base synapses of the targets from one on with the winners that fire, int32; the round to come finds them done.
+
+    Of a fiber whose rounds are not to come, the counts of targets before the first are not made.
+    """
     seed, number = network.graph(brain)
     known = int(fiber.delivered_count[brain])
     before = fiber.delivered[brain, : max(known, 0)]
     entered, left = firing[~torch.isin(firing, before)], before[~torch.isin(before, firing)]
-    counts = fiber.counts[brain]
+    counts = fiber.counts[brain, first:]
     if known < 0 or len(entered) + len(left) > len(firing):
         counts.zero_()
         entered, left = firing, firing[:0]
     for neurons, sign in ((entered, 1), (left, -1)):
-        if len(neurons):
-            sums = _ops.connectome_inputs(neurons, len(counts), fiber.p, seed, fiber.id, number)
-            counts.add_(sums, alpha=sign)
+        _ops._connectome_counts_(counts, neurons, first, sign, fiber.p, seed, fiber.id, number)
     fiber.delivered[brain, : len(firing)] = firing
     fiber.delivered_count[brain] = len(firing)
     return counts

@@ -48,9 +48,10 @@ class SplitBrain(Described):
     of a rank. A call sends 16 more, by which ranks compare its arguments: what is wrong or other on one of them is an
     error on all, and nothing changes.
 
-    A rank draws the synapses of the neurons that begin to fire, twice where they learn, from the area's first neuron to
-    its own last one. It keeps 4 bytes for every neuron of an area and, for each neuron up to its own last one, 4 for
-    the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`, divided.
+    A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
+    graph on, twice where they learn. It keeps 4 bytes for every neuron of an area and, for each neuron up to its own
+    last one, 4 for the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`,
+    divided.
 
     Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
     assemblies, refracted, normalised and inhibited areas, keyed ties. All methods are collective but `winners`,
@@ -411,7 +412,7 @@ class SplitBrain(Described):
             slots = rows.slot_of[0, firing].long()
             _, columns, weights = fiber.edges(0, slots[slots >= 0])
             learned = area.neuron_of[0, columns].long() - own.start
-            counts = reading.base_counts(local, firing, fiber, 0)[own.start :]
+            counts = reading.base_counts(local, firing, fiber, 0, own.start)
             terms.append((counts, learned, reading.fixed_point(weights) - FIXED_ONE))
         # Fewer than 2^31 neurons fire into an area: 32 bits hold the sum.
         base = functools.reduce(torch.add, (counts for counts, _, _ in terms))
