@@ -2,8 +2,9 @@
 
     python bench/distributed_scaling.py [--update]
 
-Nothing is timed. Work is rows bound, or planes of a field stepped, on the rank that has most; bytes are those that the
-rank that sends most hands to torch.distributed in a step. `--update` writes the table of docs/distributed.md.
+Nothing is timed. Work is rows bound, planes of a field stepped, or neurons of an area whose synapses are drawn, on the
+rank that has most; bytes are those that the rank that sends most hands to torch.distributed in a step. `--update`
+writes the table of docs/distributed.md.
 """
 
 import argparse
@@ -23,7 +24,9 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 from bench.markdown import table, update  # noqa: E402
-from torch_hrr import field, hrr  # noqa: E402
+from torch_hrr import assembly, field, hrr  # noqa: E402
+from torch_hrr._plain.assembly_connectome import block_width  # noqa: E402
+from torch_hrr.assembly import _inputs as reading  # noqa: E402
 
 PAGE = ROOT / "docs" / "distributed.md"
 RANKS = (1, 2, 3, 5)
@@ -31,6 +34,8 @@ ROWS, DIM = 3840, 64
 # Of a field: planes that 1, 2, 3 and 5 divide, their other sizes, and steps that both halos divide.
 PLANES, PLANE, STEPS = 60, (8, 8, 4), 12
 HALOS = (1, 4)
+# Of an area: blocks of its random graph that 1, 2, 3 and 5 divide, its density and winners.
+BLOCKS, DENSITY, WINNERS, ROUNDS = 30, 0.25, 150, 6
 
 
 def binding(ranks: int, weak: bool) -> tuple[float, float]:
@@ -78,6 +83,39 @@ def evolution(ranks: int, weak: bool, halo: int) -> tuple[float, float]:
     return planes / STEPS, sent / STEPS
 
 
+def projection(ranks: int, weak: bool) -> tuple[float, float]:
+    """Neurons whose synapses this rank draws, and bytes sent by it, a round of an area that fires into itself."""
+    width = block_width(DENSITY)
+    brain = assembly.SplitBrain(DENSITY)
+    brain.add_stimulus("s", WINNERS)
+    brain.add_area("A", BLOCKS * width * (ranks if weak else 1), WINNERS)
+    brain.project("s", "A")
+    neurons, sent = 0, 0
+    draw, reduce, gather = reading.base_counts, dist.all_reduce, dist.all_gather
+
+    def counted_draw(network: Any, firing: Any, fiber: Any, brain: int, first: int = 0) -> Any:
+        nonlocal neurons
+        neurons += fiber.counts.shape[1] - first // width * width
+        return draw(network, firing, fiber, brain, *((first,) if first else ()))
+
+    def counted_reduce(tensor: Any, *rest: Any) -> None:
+        nonlocal sent
+        sent += tensor.nbytes
+        reduce(tensor, *rest)
+
+    def counted_gather(others: Any, tensor: Any, *rest: Any) -> None:
+        nonlocal sent
+        sent += tensor.nbytes
+        gather(others, tensor, *rest)
+
+    reading.base_counts, dist.all_reduce, dist.all_gather = counted_draw, counted_reduce, counted_gather
+    try:
+        brain.project({"s": "A"}, {"A": "A"}, ROUNDS)
+    finally:
+        reading.base_counts, dist.all_reduce, dist.all_gather = draw, reduce, gather
+    return neurons / ROUNDS, 0 if ranks == 1 else round(sent / ROUNDS)
+
+
 def cases() -> dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]]:
     """What is counted, and how much of it there is in all where the problem is that of one rank."""
     made: dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]] = {
@@ -86,6 +124,8 @@ def cases() -> dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]]
     for halo in HALOS:
         name = f"field {PLANES} x {' x '.join(map(str, PLANE))}, halo {halo}"
         made[name] = (lambda ranks, weak, halo=halo: evolution(ranks, weak, halo), PLANES)
+    name = f"area of {BLOCKS * block_width(DENSITY)}, k = {WINNERS}, p = {DENSITY}"
+    made[name] = (projection, BLOCKS * block_width(DENSITY))
     return made
 
 

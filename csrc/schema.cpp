@@ -52,6 +52,10 @@ TORCH_LIBRARY(torch_hrr, m) {
         tags);
   m.def("_k_cap_backward(Tensor grad, Tensor inputs, SymInt k, float temperature, str surrogate) -> Tensor", tags);
   m.def("project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()", tags);
+  m.def(
+      "_connectome_counts_(Tensor(a!) counts, Tensor rows, int first, int sign, float p, int seed, int fiber, "
+      "int brain=0) -> ()",
+      tags);
   m.def("_stimulus_counts_(Tensor(a!) counts, int size, float p, int seed, int fiber) -> ()", tags);
 
   // Sinusoids of positions

@@ -19,7 +19,7 @@ CALLS = {
 }
 # Their default is written in the signature: "auto", "cpu" or 0, whatever device is set.
 WRITTEN = {"BatchHRROperations", "HRROperations", "HybridHRRSystem", "PyTorchHRROperations"}
-WRITTEN |= {"Brain", "CupyBrain", "SequenceMemory", "TorchBrain"}
+WRITTEN |= {"Brain", "CupyBrain", "SequenceMemory", "SplitBrain", "TorchBrain"}
 # On the CPU or a GPU with kernels, which meta is not; without a device they take a GPU that works, else the CPU.
 COMPUTING = {"ConfigurableSinusoidalEmbedder", "GPUAccelerator", "LiquidStateMachine"}
 # They read their values back, and say so where the device has none.

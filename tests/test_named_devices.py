@@ -105,6 +105,7 @@ def calls():
     yield "GPUContext", runtime.GPUContext, lambda folder, device: enter(device)
     yield "adaptive_call", runtime.adaptive_call, on(runtime.adaptive_call, torch.sin, torch.ones(2))
     yield "MappedTable", encoding.MappedTable, table
+    yield "SplitBrain.load", assembly.SplitBrain.load, on(assembly.SplitBrain.load, "no file")
     yield "SplitField.load", field.SplitField.load, on(field.SplitField.load, "no file")
     yield "load_config", encoding.ConfigurableSinusoidalEmbedder.load_config, load_config
     yield "torch_hrr.load", torch_hrr.load, load

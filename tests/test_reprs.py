@@ -61,6 +61,7 @@ OTHERS = {
     assembly.ParseTree: lambda _: assembly.ParseTree("run", "VERB", (assembly.ParseTree("dogs", "SUBJ"),)),
     assembly.Parser: lambda _: assembly.Parser(),
     assembly.Projection: lambda _: EXAMPLES["torch_hrr.assembly.Brain"]().projection({}, {"A": "A"}),
+    assembly.SplitBrain: lambda _: assembly.SplitBrain(),
     assembly.WordClass: lambda _: assembly.WordClass("DET", "!DET"),
     encoding.Convention: lambda _: encoding.CONVENTIONS["timm"],
     encoding.GPUAccelerator: lambda _: encoding.GPUAccelerator(device="cpu"),

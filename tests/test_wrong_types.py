@@ -105,6 +105,7 @@ GOOD = {
     assembly: {
         "AssemblyLayer": (6, 9, 2),
         "Brain": (),
+        "SplitBrain": (0.2, 1),
         "CupyBrain": ("cpu",),
         "KCap": (2,),
         "Monitor": (brain_of(),),

@@ -38,6 +38,15 @@ class _operator__bind_power_log(OpOverloadPacket[..., Any]):
     default: _call__bind_power_log_default
     def __call__(self, a: torch.Tensor, exponent: torch.Tensor, order: int) -> torch.Tensor: ...
 
+class _call__connectome_counts__default(OpOverload[..., Any]):
+    def __call__(self, counts: torch.Tensor, rows: torch.Tensor, first: int, sign: int, p: float, seed: int, fiber: int,
+        brain: int = 0) -> None: ...
+
+class _operator__connectome_counts_(OpOverloadPacket[..., Any]):
+    default: _call__connectome_counts__default
+    def __call__(self, counts: torch.Tensor, rows: torch.Tensor, first: int, sign: int, p: float, seed: int, fiber: int,
+        brain: int = 0) -> None: ...
+
 class _call__cut_inverse_default(OpOverload[..., Any]):
     def __call__(self, a: torch.Tensor, eps: float) -> torch.Tensor: ...
 
@@ -555,6 +564,7 @@ class _Operators:
     _bind_normalize_backward: _operator__bind_normalize_backward
     _bind_power_backward: _operator__bind_power_backward
     _bind_power_log: _operator__bind_power_log
+    _connectome_counts_: _operator__connectome_counts_
     _cut_inverse: _operator__cut_inverse
     _field_control_: _operator__field_control_
     _field_evolve_part: _operator__field_evolve_part

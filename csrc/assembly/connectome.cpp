@@ -1,7 +1,9 @@
-// connectome_inputs: edges of the procedural graph from winners into every target.
+// connectome_inputs and _connectome_counts_: edges of the procedural graph from winners into all or some targets.
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "csrc/assembly/gap_tables.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
@@ -17,11 +19,11 @@ using c10::SymInt;
 
 constexpr int64_t kMostNeurons = (int64_t{1} << 31) - 1;
 
-void check_range(const Tensor& rows) {
+void check_range(const char* op, const char* name, const Tensor& rows) {
   const auto* winners = rows.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < rows.numel(); ++i) {
-    TORCH_CHECK_INDEX(winners[i] >= 0 && winners[i] <= kMostNeurons,
-                      "connectome_inputs: winners must be from 0 to 2^31 - 1, got ", winners[i]);
+    TORCH_CHECK_INDEX(winners[i] >= 0 && winners[i] <= kMostNeurons, op, ": ", name,
+                      " must be from 0 to 2^31 - 1, got ", winners[i]);
   }
 }
 
@@ -95,15 +97,94 @@ struct ConnectomeInputs : Operator {
       return;
     }
 #endif
-    check_range(rows);
+    check_range(kName, "winners", rows);
     if (counts.numel() != 0) {
       deliver_on_cpu(rows, p, key, counts);
     }
   }
 };
 
+// counts[j] += sign for every edge from the rows into column first + j. A block of columns is drawn from its start, so
+// that a first column within one costs those before it.
+void add_on_cpu(const kernels::DeliverParams& common, int64_t first, int64_t n, int32_t* counts) {
+  const int64_t width = common.tables->width;
+  constexpr double kEdgesPerChunk = 32768;
+  const double edges_per_block =
+      static_cast<double>(common.row_count) * (1 + common.tables->p * static_cast<double>(width));
+  const auto grain = static_cast<int64_t>(std::max(1.0, kEdgesPerChunk / std::max(1.0, edges_per_block)));
+  const int64_t first_block = first / width;
+  at::parallel_for(first_block, kernels::block_count(*common.tables, first + n), grain,
+                   [&](int64_t begin, int64_t end) {
+                     const auto& kernels = kernels::kernel_table<kernels::ConnectomeKernels>();
+                     kernels::DeliverParams params = common;
+                     params.n = first + n;
+                     if (begin == first_block && first % width != 0) {
+                       const int64_t last = std::min(params.n, (begin + 1) * width);
+                       std::vector<int32_t> whole(static_cast<size_t>(width), 0);
+                       params.counts = whole.data() - begin * width;
+                       kernels.deliver(params, begin, begin + 1);
+                       for (int64_t j = first; j < last; ++j) {
+                         counts[j - first] += whole[static_cast<size_t>(j - begin * width)];
+                       }
+                       ++begin;
+                     }
+                     params.counts = counts - first;
+                     kernels.deliver(params, begin, end);
+                   });
+}
+
+struct ConnectomeCounts : Operator {
+  static constexpr const char* kName = "_connectome_counts_";
+  static constexpr Operand kOperands[] = {{.name = "counts", .trailing = kNotBatched, .written = true},
+                                          {.name = "rows", .trailing = kNotBatched}};
+  using Signature = void(Tensor& counts, const Tensor& rows, int64_t first, int64_t sign, double p, int64_t seed,
+                         int64_t fiber, int64_t brain);
+  static constexpr Derivative kDerivative = Derivative::kNone;
+
+  static Tensor check(const Tensor& counts, const Tensor& rows, int64_t first, int64_t sign, double p, int64_t, int64_t,
+                      int64_t) {
+    TORCH_CHECK_VALUE(p >= 0 && p <= 1, kName, ": p must be in [0, 1], got ", p);
+    TORCH_CHECK_VALUE(sign == 1 || sign == -1, kName, ": sign must be 1 or -1, got ", sign);
+    TORCH_CHECK(counts.defined() && counts.scalar_type() == at::kInt && counts.dim() == 1 && counts.is_contiguous(),
+                kName, ": counts must be a contiguous int32 tensor [n]");
+    TORCH_CHECK(rows.defined() && rows.scalar_type() == at::kLong && rows.dim() == 1, kName,
+                ": rows must be an int64 tensor [m]");
+    TORCH_CHECK_VALUE(first >= 0 && first <= kMostNeurons - counts.size(0), kName,
+                      ": first must be in 0..2^31 - 1 less the ", counts.size(0), " counts, got ", first);
+    return rows.contiguous();
+  }
+  static void run(const Tensor& given, const Tensor& counts, const Tensor&, int64_t first, int64_t sign, double p,
+                  int64_t seed, int64_t fiber, int64_t brain) {
+    const int64_t n = counts.size(0);
+    const uint64_t key = kernels::connectome_key(static_cast<uint64_t>(seed), static_cast<uint64_t>(brain),
+                                                 static_cast<uint64_t>(fiber));
+#if defined(TORCH_HRR_WITH_CUDA)
+    if (counts.is_cuda()) {
+      if (n != 0 && given.numel() != 0) {
+        const Tensor all = at::empty({first + n}, counts.options());
+        cuda::connectome_inputs(given, p, key, all);
+        counts.add_(all.narrow(0, first, n), sign);
+      }
+      return;
+    }
+#endif
+    check_range(kName, "rows", given);
+    if (n == 0) {
+      return;
+    }
+    const auto tables = gap_tables(p);
+    kernels::DeliverParams params;
+    params.tables = tables.get();
+    params.key = key;
+    params.rows = given.const_data_ptr<int64_t>();
+    params.row_count = given.numel();
+    params.sign = static_cast<int32_t>(sign);
+    add_on_cpu(params, first, n, counts.mutable_data_ptr<int32_t>());
+  }
+};
+
 TORCH_LIBRARY_FRAGMENT(torch_hrr, m) {
-  register_operators<ConnectomeInputs>(m);
+  register_operators<ConnectomeInputs, ConnectomeCounts>(m);
 }
 
 }  // namespace

@@ -145,3 +145,48 @@ def test_equals_the_definition_one_edge_at_a_time(case, sample):
         )
         assert torch.equal(result, other)
     assert torch.equal(arguments["winners"], before)
+
+
+COUNTS = torch.ops.torch_hrr._connectome_counts_
+
+
+def part(first, n, rows, p, sign=1, count=COUNTS):
+    """What is added to counts that are not 0."""
+    counts = torch.arange(n, dtype=torch.int32)
+    count(counts, rows, first, sign, p, 3, 7, 2)
+    return counts - torch.arange(n, dtype=torch.int32)
+
+
+@pytest.mark.parametrize(("p", "n"), [(0.3, 1500), (0.02, 40_000), (0.0005, 300_000), (1.0, 300), (0.0, 300)])
+def test_counts_of_some_columns_are_those_of_all(p, n):
+    """From a block's first column and within one, up to a block's end and within one; of any number of threads."""
+    rows = drawn(40, most=5000)
+    expected = connectome_inputs(rows, n, p, 3, 7, 2)
+    for threads, first in ((1, 0), (1, 255), (2, 256), (1, n // 3), (3, n - 2), (1, n)):
+        torch.set_num_threads(threads)
+        for end in {n, min(n, first + 1), min(n, first + 256)}:
+            assert torch.equal(part(first, end - first, rows, p), expected[first:end]), (first, end)
+            assert torch.equal(part(first, end - first, rows, p, -1), -expected[first:end])
+    assert torch.equal(part(n // 3, 200, rows, p, -1, plain.connectome_counts_), -expected[n // 3 : n // 3 + 200])
+    assert not part(0, 5, rows[:0], p).any()
+
+
+def test_bad_arguments_of_counts_are_errors():
+    counts, rows = torch.zeros(9, dtype=torch.int32), torch.arange(3)
+    for wrong in (torch.zeros(9), counts.view(3, 3), torch.zeros(18, dtype=torch.int32)[::2]):
+        with pytest.raises(RuntimeError, match="counts must be a contiguous int32 tensor"):
+            COUNTS(wrong, rows, 0, 1, 0.5, 0, 0)
+    for wrong in (rows.int(), rows.view(1, 3)):
+        with pytest.raises(RuntimeError, match=r"rows must be an int64 tensor \[m\]"):
+            COUNTS(counts, wrong, 0, 1, 0.5, 0, 0)
+    for first, sign, p, said in (
+        (-1, 1, 0.5, "first"),
+        (2**31, 1, 0.5, "first"),
+        (0, 2, 0.5, "sign"),
+        (0, 1, 2.0, "p"),
+    ):
+        with pytest.raises(ValueError, match=f"_connectome_counts_: {said} must be"):
+            COUNTS(counts, rows, first, sign, p, 0, 0)
+    with pytest.raises(IndexError, match="_connectome_counts_: rows must be from 0"):
+        COUNTS(counts, -rows, 0, 1, 0.5, 0, 0)
+    assert not counts.any()

@@ -36,5 +36,6 @@ UNENUMERATED = {
     "torch_hrr::project_.default": "writes into a list, the state of brains: tests/assembly/test_projection.py",
     "torch_hrr::rotate_.default": "writes into x: tests/encoding/test_rotation.py",
     "torch_hrr::_field_control_.default": "writes into a robot's state: tests/field/test_control.py",
+    "torch_hrr::_connectome_counts_.default": "adds to a brain's counts: tests/assembly/test_connectome_inputs.py",
     "torch_hrr::_stimulus_counts_.default": "fills a tensor of a brain's state: tests/assembly/test_stimulus.py",
 }

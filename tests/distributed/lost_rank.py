@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from ranks import main
 
-from torch_hrr import field
+from torch_hrr import assembly, field
 
 ARGUMENTS = {"decay": 0.05, "diffusion": 0.1, "noise": 0.2}
 STEPS, EVERY, LOST_AT = 8, 2, 5
@@ -41,9 +41,13 @@ def check(rank):
     folder = pathlib.Path(sys.argv[2])
     parts = start().tensor_split(3, -4)
     split = field.SplitField(parts[rank])
+    brain = assembly.SplitBrain(0.1)
+    brain.add_area("A", 30, 3)
     begun = time.monotonic()
     with pytest.raises(RuntimeError, match=r"SplitField: a rank is lost, or did not answer within the group's timeout"):
         run(split, field.random_key(3), 0, folder)
+    with pytest.raises(RuntimeError, match="SplitBrain: a rank is lost"):
+        brain.add_stimulus("s", 3)
     # The group's timeout is a minute; a connection that is closed says so at once.
     assert time.monotonic() - begun < 50
     (folder / f"told-{rank}").touch()

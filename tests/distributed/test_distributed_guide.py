@@ -7,19 +7,24 @@ import torch
 import torch.distributed as dist
 from guide import DOCS, run_snippets
 
-from torch_hrr import field
+from torch_hrr import assembly, field
 
 GUIDE = DOCS / "distributed.md"
 
 
 def test_snippets_run():
     try:
-        names = run_snippets(GUIDE, least=5)
+        names = run_snippets(GUIDE, least=7)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
     assert names["gradient"].shape == (64,) and names["found"].shape == (64,)
     assert names["held"] == {"steps": 10, "key": names["key"].tolist()}
+    whole = assembly.Brain(p=0.05, seed=3)
+    whole.add_stimulus("s", 40)
+    whole.add_area("A", n=1000, k=30)
+    whole.project({"s": ["A"]}, {"A": ["A"]}, rounds=10)
+    assert torch.equal(names["divided"].winners("A"), whole.winners("A"))
     start = names["start"].detach().clone().requires_grad_()
     field.evolve(start, 0.02, 0.1, 4).square().sum().backward()
     assert torch.equal(names["start"].grad, start.grad)
@@ -31,4 +36,4 @@ def test_figures_of_two_ranks_are_those_of_the_page():
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     rows, page = done.stdout.strip().splitlines()[2:], GUIDE.read_text()
-    assert len(rows) == 3 and all(row in page for row in rows)
+    assert len(rows) == 4 and all(row in page for row in rows)

@@ -51,12 +51,18 @@ def _powers(stay: float) -> list[float]:
     return powers
 
 
-@functools.lru_cache(maxsize=64)
-def gap_tables(p: float) -> tuple[list[int], list[int] | None, int]:
-    """The table of gaps or, below a density of 2^-8, of their quotients and remainders; the width of a block."""
+def block_width(p: float) -> int:
+    """The columns of a block, whose edges are one stream of draws."""
     width = 256
     while width < 2**17 and width * p < 256:
         width *= 2
+    return width
+
+
+@functools.lru_cache(maxsize=64)
+def gap_tables(p: float) -> tuple[list[int], list[int] | None, int]:
+    """The table of gaps or, below a density of 2^-8, of their quotients and remainders; the width of a block."""
+    width = block_width(p)
     powers = _powers(1 - p)
     two_level = p < 2.0**-8
     gaps = _powers(powers[_CELLS]) if two_level else powers
@@ -116,6 +122,15 @@ def connectome_inputs(winners: Tensor, n: int, p: float, seed: int, fiber: int, 
         place = index // winners.shape[-1] * n + column
         counts.scatter_add_(0, place, torch.ones_like(place, dtype=torch.int32))
     return counts.reshape(*winners.shape[:-1], n)
+
+
+def connectome_counts_(
+    counts: Tensor, rows: Tensor, first: int, sign: int, p: float, seed: int, fiber: int, brain: int = 0
+) -> None:
+    """``counts[j] += sign #{i in rows: i -> first + j}``."""
+    _, column = edges(rows, first + len(counts), p, connectome_key(seed, fiber, brain))
+    place = column[column >= first] - first
+    counts.scatter_add_(0, place, torch.full_like(place, sign, dtype=torch.int32))
 
 
 def _binomial_thresholds(size: int, p: float) -> tuple[int, list[int]]:

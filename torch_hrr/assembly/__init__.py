@@ -18,6 +18,7 @@ from torch_hrr.assembly.monitor import Monitor
 from torch_hrr.assembly.parser import Parser, ParseTree, parse
 from torch_hrr.assembly.programs import SequenceMemory
 from torch_hrr.assembly.projection import Projection
+from torch_hrr.assembly.split import SplitBrain
 from torch_hrr.assembly.words import WordLearner
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ProbabilisticMachine",
     "Projection",
     "SequenceMemory",
+    "SplitBrain",
     "TorchBrain",
     "WordClass",
     "WordLearner",

@@ -25,8 +25,8 @@ def chunked_edges(
     """Puts a graph, sorted by row, into a fiber that has none; every neuron with an edge gets a slot."""
     rows, columns, weights = (part.to(fiber.head.device) for part in table)
     for brain in range(len(source.slots)):
-        row_slots = _slots(source, brain, rows)
-        column_slots = _slots(target, brain, columns)
+        row_slots = slots_of_neurons(source, brain, rows)
+        column_slots = slots_of_neurons(target, brain, columns)
         # Rows are contiguous: their first edge, their length, and from them each edge's place in its row.
         distinct, length = torch.unique_consecutive(row_slots, return_counts=True)
         start = length.cumsum(0) - length
@@ -48,7 +48,7 @@ def chunked_edges(
         fiber.chunks[brain] = count
 
 
-def _slots(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
+def slots_of_neurons(area: AreaState, brain: int, neurons: Tensor) -> Tensor:
     """The slots of neurons, new ones where they have none."""
     new = torch.unique(neurons[area.slot_of[brain, neurons] < 0])
     first = int(area.slots[brain, 0])

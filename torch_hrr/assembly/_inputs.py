@@ -52,15 +52,15 @@ def summed_inputs(
     shift = _SCALED_BITS if any(scale.numel() for *_, scale in fibers) else 0
     total = torch.zeros(area.n, dtype=torch.int64, device=area.winners.device)
     for stimulus in stimuli:
-        total += _fixed(stimulus_weights(network, stimulus, target, brain)) << shift
+        total += fixed_point(stimulus_weights(network, stimulus, target, brain)) << shift
     for source, fiber, scale in fibers:
         firing = source.winners[brain, : int(source.winner_count[brain])]
         sums = torch.zeros_like(total)
         if fiber.procedural:
-            sums = _counts(network, firing, fiber, brain).long() * FIXED_ONE
+            sums = base_counts(network, firing, fiber, brain).long() * FIXED_ONE
         slots = source.slot_of[brain, firing].long()
         _, columns, weights = fiber.edges(brain, slots[slots >= 0])
-        excess = _fixed(weights) - (FIXED_ONE if fiber.procedural else 0)
+        excess = fixed_point(weights) - (FIXED_ONE if fiber.procedural else 0)
         sums.index_add_(0, area.neuron_of[brain].long()[columns], excess)
         if scale.numel():
             total += _scaled(sums, scale[brain])
@@ -83,7 +83,7 @@ def inputs_of_rows(network: Network, source: str, target: str, rows: Tensor) -> 
     """
     from_area, into = network.ends("inputs", source, target)
     neurons = [torch.arange(area.n, device=network.device) for area in (from_area, into)]
-    weights = _fixed(synapses(network, source, target, neurons[0], neurons[1], 0)).double()
+    weights = fixed_point(synapses(network, source, target, neurons[0], neurons[1], 0)).double()
     if weights.sum(0).max() >= 2.0**53:
         return None
     _, scale = _fiber(network, source, target)
@@ -133,7 +133,7 @@ def synapses(network: Network, source: str, target: str, rows: Tensor, columns: 
     return weights[row_places][:, column_places]
 
 
-def _fixed(weights: Tensor) -> Tensor:
+def fixed_point(weights: Tensor) -> Tensor:
     """In units of 2^-24."""
     return (weights.double() * FIXED_ONE).round().long()
 
@@ -150,20 +150,21 @@ def _fiber(network: Network, source: str, target: str) -> tuple[FiberState, Tens
     return fiber, reciprocals(column_sums(from_area, into, fiber, network.graphs))
 
 
-def _counts(network: Network, firing: Tensor, fiber: FiberState, brain: int) -> Tensor:
-    """Base synapses of every target with the winners that fire, int32 [n]; the round to come finds them done."""
+def base_counts(network: Network, firing: Tensor, fiber: FiberState, brain: int, first: int = 0) -> Tensor:
+    """Base synapses of the targets from one on with the winners that fire, int32; the round to come finds them done.
+
+    Of a fiber whose rounds are not to come, the counts of targets before the first are not made.
+    """
     seed, number = network.graph(brain)
     known = int(fiber.delivered_count[brain])
     before = fiber.delivered[brain, : max(known, 0)]
     entered, left = firing[~torch.isin(firing, before)], before[~torch.isin(before, firing)]
-    counts = fiber.counts[brain]
+    counts = fiber.counts[brain, first:]
     if known < 0 or len(entered) + len(left) > len(firing):
         counts.zero_()
         entered, left = firing, firing[:0]
     for neurons, sign in ((entered, 1), (left, -1)):
-        if len(neurons):
-            sums = _ops.connectome_inputs(neurons, len(counts), fiber.p, seed, fiber.id, number)
-            counts.add_(sums, alpha=sign)
+        _ops._connectome_counts_(counts, neurons, first, sign, fiber.p, seed, fiber.id, number)
     fiber.delivered[brain, : len(firing)] = firing
     fiber.delivered_count[brain] = len(firing)
     return counts

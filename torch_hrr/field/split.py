@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import hashlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, strided, tensor
+from torch_hrr._ranks import Ranks, answered
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
@@ -25,7 +23,6 @@ from torch_hrr.runtime.device import resolve_device
 _ops = torch.ops.torch_hrr
 _DEPTH = -4
 _INDEX, _FORMAT, _PIECE = "index.safetensors", "torch_hrr.split_field", "torch_hrr.split_field_planes"
-_Result = TypeVar("_Result")
 
 
 class _Call(NamedTuple):
@@ -103,12 +100,10 @@ class SplitField(DescribedModule):
                 ``halo`` is out of its range; on every rank, whichever is wrong.
         """
         super().__init__()
-        self._group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
-        self._rank = dist.get_rank(self._group) if self._group is not None else 0
-        self._ranks = dist.get_world_size(self._group) if self._group is not None else 1
+        self._ranks = Ranks("SplitField", group)
         planes, self._counts, self.halo = self._checked(planes, halo)
         self.depth = sum(self._counts)
-        self.origin = sum(self._counts[: self._rank])
+        self.origin = sum(self._counts[: self._ranks.rank])
         shape = list(planes.shape)
         shape[_DEPTH] += 2 * self.halo
         with torch.inference_mode(False), torch.no_grad():
@@ -118,18 +113,11 @@ class SplitField(DescribedModule):
             self.planes.copy_(planes)
 
     def _summary(self) -> dict[str, Any]:
-        state, own = self._state, self._counts[self._rank]
+        state, own = self._state, self._counts[self._ranks.rank]
         shape = [*state.shape[:_DEPTH], own, *state.shape[_DEPTH + 1 :]]
         place = {"depth": self.depth, "origin": self.origin, "halo": self.halo}
-        place |= {"rank": self._rank, "ranks": self._ranks}
+        place |= {"rank": self._ranks.rank, "ranks": self._ranks.count}
         return {"planes": shape, **place}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy in the same group, which cannot be copied."""
-        made = memo[id(self)] = type(self).__new__(type(self))
-        memo[id(self._group)] = self._group
-        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return made
 
     @property
     def planes(self) -> Tensor:
@@ -137,12 +125,12 @@ class SplitField(DescribedModule):
 
         Read it again after `evolve`: steps alternate between two memories, so an earlier view is overwritten.
         """
-        return self._state.narrow(_DEPTH, self.halo, self._counts[self._rank])
+        return self._state.narrow(_DEPTH, self.halo, self._counts[self._ranks.rank])
 
     @property
     def numel(self) -> int:
         """Elements of the whole field, for `advance_key`."""
-        return self.planes.numel() // self._counts[self._rank] * self.depth
+        return self.planes.numel() // self._counts[self._ranks.rank] * self.depth
 
     @torch.no_grad()
     def evolve(
@@ -232,12 +220,13 @@ class SplitField(DescribedModule):
     @torch.no_grad()
     def gradient(self, normalize: bool = True) -> Tensor:
         """`field.gradient` of this rank's planes within the whole field, ``[..., 3, d, H, W, C]``."""
-        return functional.gradient(self._surrounded(), normalize).narrow(_DEPTH, 1, self._counts[self._rank])
+        return functional.gradient(self._surrounded(), normalize).narrow(_DEPTH, 1, self._counts[self._ranks.rank])
 
     @torch.no_grad()
     def gradient_magnitude(self, normalize: bool = True) -> Tensor:
         """`field.gradient_magnitude` of this rank's planes within the whole field, ``[..., d, H, W, C]``."""
-        return functional.gradient_magnitude(self._surrounded(), normalize).narrow(_DEPTH, 1, self._counts[self._rank])
+        own = self._counts[self._ranks.rank]
+        return functional.gradient_magnitude(self._surrounded(), normalize).narrow(_DEPTH, 1, own)
 
     @torch.no_grad()
     def gather(self) -> Tensor:
@@ -246,8 +235,8 @@ class SplitField(DescribedModule):
         for rank, count in enumerate(self._counts):
             shape = list(self._state.shape)
             shape[_DEPTH] = count
-            part = self.planes.contiguous() if rank == self._rank else self._state.new_empty(shape)
-            self._broadcast("gather", part, rank)
+            part = self.planes.contiguous() if rank == self._ranks.rank else self._state.new_empty(shape)
+            self._ranks.broadcast("gather", part, rank)
             parts.append(part)
         return torch.cat(parts, _DEPTH)
 
@@ -267,27 +256,29 @@ class SplitField(DescribedModule):
 
         def begin() -> int:
             folder = checked_path("save", path)
-            if self._rank:
+            if self._ranks.rank:
                 return 0
             os.makedirs(folder, exist_ok=True)
             index = os.path.join(folder, _INDEX)
             return _read_index(index)["round"] + 1 if os.path.exists(index) else 0
 
-        number = self._gathered([self._together("save", begin)], self._state.device)[0][0]
+        device = self._state.device
+        number = self._ranks.gathered([self._ranks.together("save", begin, device)], device)[0][0]
         folder = checked_path("save", path)
-        place = {"round": number, "origin": self.origin, "depth": self._counts[self._rank]}
-        name = os.path.join(folder, f"{number}-{self._rank}.safetensors")
-        self._together("save", lambda: files.save(name, {"planes": self.planes}, place, format=_PIECE, version=1))
+        place = {"round": number, "origin": self.origin, "depth": self._counts[self._ranks.rank]}
+        name = os.path.join(folder, f"{number}-{self._ranks.rank}.safetensors")
+        piece = {"planes": self.planes}
+        self._ranks.together("save", lambda: files.save(name, piece, place, format=_PIECE, version=1), device)
 
         def end() -> None:
-            if self._rank == 0:
+            if self._ranks.rank == 0:
                 stated = {"round": number, "counts": self._counts, "metadata": dict(metadata or {})}
                 files.save(os.path.join(folder, _INDEX), {}, stated, format=_FORMAT, version=1)
                 for other in os.listdir(folder):
                     if re.fullmatch(r"\d+-\d+\.safetensors", other) and int(other.split("-")[0]) != number:
                         os.unlink(os.path.join(folder, other))
 
-        self._together("save", end)
+        self._ranks.together("save", end, device)
 
     @classmethod
     def load(
@@ -342,10 +333,10 @@ class SplitField(DescribedModule):
 
     def _stepped(self, state: Tensor, other: Tensor, call: _Call) -> tuple[Tensor, Tensor]:
         """What holds the planes after the steps, and the other memory; the key is advanced."""
-        if self._ranks == 1 and call.noise == 0 and call.steps > 0:
+        if self._ranks.count == 1 and call.noise == 0 and call.steps > 0:
             self._steps(state, other, call.steps, call)
             return other, state
-        halo, own = self.halo, self._counts[self._rank]
+        halo, own = self.halo, self._counts[self._ranks.rank]
         first, end = halo, halo + own
         wraps = call.boundary == "circular"
         for done in range(0, call.steps, halo):
@@ -384,8 +375,8 @@ class SplitField(DescribedModule):
 
         It takes as many planes of the neighbours, which the field's border spoils by one plane a step.
         """
-        first, own = self.halo, self._counts[self._rank]
-        beside = self._ranks > 1 and call.boundary == "circular"
+        first, own = self.halo, self._counts[self._ranks.rank]
+        beside = self._ranks.count > 1 and call.boundary == "circular"
         low = steps if beside or self.origin else 0
         high = steps if beside or self.origin + own < self.depth else 0
         given, out = (each.narrow(_DEPTH, first - low, own + low + high) for each in (state, other))
@@ -413,10 +404,10 @@ class SplitField(DescribedModule):
         """Fills what lies beyond the whole field next to this rank's planes, by the rule of the border."""
         if boundary == "circular":
             return
-        first, last = self.halo, self.halo + self._counts[self._rank] - 1
+        first, last = self.halo, self.halo + self._counts[self._ranks.rank] - 1
         for plane, beyond, is_border in (
-            (first, first - 1, self._rank == 0),
-            (last, last + 1, self._rank == self._ranks - 1),
+            (first, first - 1, self._ranks.rank == 0),
+            (last, last + 1, self._ranks.rank == self._ranks.count - 1),
         ):
             if is_border:
                 outside = state.select(_DEPTH, beyond)
@@ -424,16 +415,16 @@ class SplitField(DescribedModule):
 
     def _send(self, state: Tensor, boundary: str, count: int) -> Callable[[], None] | None:
         """Begins to exchange planes with the ranks beside this one; the result waits for them, None if all is there."""
-        own = self._counts[self._rank]
+        own = self._counts[self._ranks.rank]
         first, end = self.halo, self.halo + own
         wraps = boundary == "circular"
         self._border(state, boundary)
         # This rank's planes, those beyond them, the rank that holds what is there, and the name of what it sends.
         sides = (
-            (state.narrow(_DEPTH, first, count), state.narrow(_DEPTH, first - count, count), self._rank - 1, 0),
-            (state.narrow(_DEPTH, end - count, count), state.narrow(_DEPTH, end, count), self._rank + 1, 1),
+            (state.narrow(_DEPTH, first, count), state.narrow(_DEPTH, first - count, count), self._ranks.rank - 1, 0),
+            (state.narrow(_DEPTH, end - count, count), state.narrow(_DEPTH, end, count), self._ranks.rank + 1, 1),
         )
-        if self._ranks == 1:
+        if self._ranks.count == 1:
             for (_, beyond, _, _), (across, _, _, _) in zip(sides, reversed(sides), strict=True):
                 if wraps:
                     beyond.copy_(across)
@@ -441,19 +432,19 @@ class SplitField(DescribedModule):
         received = []
         transfers = []
         for sent, beyond, rank, name in sides:
-            if wraps or 0 <= rank < self._ranks:
-                peer = self._global(rank % self._ranks)
+            if wraps or 0 <= rank < self._ranks.count:
+                peer = self._ranks.of_group(rank % self._ranks.count)
                 buffer = torch.empty_like(sent, memory_format=torch.contiguous_format)
                 received.append((beyond, buffer))
-                transfers.append(dist.P2POp(dist.isend, sent.contiguous(), peer, self._group, name))
-                transfers.append(dist.P2POp(dist.irecv, buffer, peer, self._group, 1 - name))
+                transfers.append(dist.P2POp(dist.isend, sent.contiguous(), peer, self._ranks.group, name))
+                transfers.append(dist.P2POp(dist.irecv, buffer, peer, self._ranks.group, 1 - name))
         # In a circle of two both go to one rank, where what is sent first must be received first.
         transfers.sort(key=lambda transfer: (transfer.op is dist.irecv, transfer.tag))
-        with _answered("SplitField"):
+        with answered("SplitField"):
             works = dist.batch_isend_irecv(transfers)
 
         def arrive() -> None:
-            with _answered("SplitField"):
+            with answered("SplitField"):
                 for work in works:
                     work.wait()
             for beyond, buffer in received:
@@ -466,31 +457,15 @@ class SplitField(DescribedModule):
         arrive = self._send(self._state, "replicate", 1)
         if arrive is not None:
             arrive()
-        return self._state.narrow(_DEPTH, self.halo - 1, self._counts[self._rank] + 2)
+        return self._state.narrow(_DEPTH, self.halo - 1, self._counts[self._ranks.rank] + 2)
 
     def _agreed(self, check: Callable[[], _Call], *beside: str) -> _Call:
-        """The arguments of a call, checked; what is wrong or other on one rank is an error on all: none waits."""
-        if self._group is None:
-            return check()
-        problem: Exception | None = None
-        call: _Call | None = None
-        said = 0
-        try:
-            call = check()
-            text = repr((*call[:-1], None if call.key is None else call.key.tolist(), *beside))
-            said = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
-        except (TypeError, ValueError, RuntimeError) as error:
-            problem = error
-        told = self._gathered([problem is not None, said], self._state.device)
-        if problem is not None:
-            raise problem
-        wrong = [rank for rank, (is_wrong, _) in enumerate(told) if is_wrong]
-        if wrong:
-            raise ValueError(f"evolve: arguments of rank {wrong[0]} are wrong: its error says how")
-        assert call is not None
-        if any(other != told[0] for other in told):
-            raise ValueError(f"evolve: arguments must be the same on all ranks, got {text} on rank {self._rank}")
-        return call
+        """The arguments of a call, checked and compared."""
+
+        def said(call: _Call) -> str:
+            return repr((*call[:-1], None if call.key is None else call.key.tolist(), *beside))
+
+        return self._ranks.agreed("evolve", check, said, self._state.device)
 
     def _checked(self, planes: Tensor, halo: int) -> tuple[Tensor, list[int], int]:
         """The planes as a tensor, how many every rank has, and the halo.
@@ -510,13 +485,13 @@ class SplitField(DescribedModule):
             problem = error
         wrong = [-1, 0, 0]
         device = planes.device if isinstance(planes, Tensor) else torch.device("cpu")
-        kinds = self._gathered(wrong if problem else [planes.dim(), FLOATING.index(planes.dtype), halo], device)
+        kinds = self._ranks.gathered(wrong if problem else [planes.dim(), FLOATING.index(planes.dtype), halo], device)
         if problem is not None:
             raise problem
         if wrong in kinds:
             raise ValueError(f"{op}: arguments of another rank are wrong: its error says how")
         same = all(kind[:2] == kinds[0][:2] for kind in kinds)
-        sizes = self._gathered(list(planes.shape), device) if same else []
+        sizes = self._ranks.gathered(list(planes.shape), device) if same else []
         counts = [own.pop(_DEPTH) for own in sizes]
         if not same or any(own != sizes[0] for own in sizes):
             text = f"planes of all ranks must have the same other sizes and dtype, got {[*planes.shape]}"
@@ -526,56 +501,11 @@ class SplitField(DescribedModule):
             raise ValueError(f"{op}: {text}")
         return planes, counts, halo
 
-    def _gathered(self, own: list[int], device: torch.device) -> list[list[int]]:
-        """As many ints from every rank."""
-        if self._group is None:
-            return [own]
-        sent = torch.tensor(own, dtype=torch.int64, device=device)
-        gathered = [torch.empty_like(sent) for _ in range(self._ranks)]
-        with _answered("SplitField"):
-            dist.all_gather(gathered, sent, self._group)
-        return [other.tolist() for other in gathered]
-
-    def _broadcast(self, op: str, sent: Tensor, rank: int) -> None:
-        """Into every rank's tensor what one of them holds."""
-        if self._group is not None:
-            with _answered(op):
-                dist.broadcast(sent, self._global(rank), self._group)
-
-    def _together(self, op: str, work: Callable[[], _Result]) -> _Result:
-        """What every rank does by itself; where one cannot, all stop."""
-        result: _Result | None = None
-        problem: Exception | None = None
-        try:
-            result = work()
-        except Exception as error:
-            problem = error
-        told = self._gathered([problem is not None], self._state.device)
-        if problem is not None:
-            raise problem
-        if [1] in told:
-            raise RuntimeError(f"{op}: rank {told.index([1])} has failed: its error says how")
-        return cast(_Result, result)
-
     def _shared_key(self) -> Tensor:
         """The first rank's, as `field.evolve` would draw it."""
         key = functional.drawn_key(self._state.device)
-        self._broadcast("evolve", key, 0)
+        self._ranks.broadcast("evolve", key, 0)
         return key
-
-    def _global(self, rank: int) -> int:
-        assert self._group is not None
-        return dist.get_global_rank(self._group, rank)
-
-
-@contextlib.contextmanager
-def _answered(op: str) -> Iterator[None]:
-    """Says of an error of torch.distributed what it means."""
-    try:
-        yield
-    except RuntimeError as error:
-        reason = next(iter(str(error).splitlines()), "")
-        raise RuntimeError(f"{op}: a rank is lost, or did not answer within the group's timeout: {reason}") from error
 
 
 def _read_index(path: str) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""What the ranks of torch.distributed say to one another: their arguments, their failures and a few numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+_Result = TypeVar("_Result")
+
+
+class Ranks:
+    """The ranks of a group; one rank where there is no group.
+
+    Attributes:
+        group: None where torch.distributed is not initialised.
+        rank: Of this process.
+        count: How many there are.
+    """
+
+    def __init__(self, name: str, group: dist.ProcessGroup | None) -> None:
+        """`name` is that of errors; `group` is the default one for None."""
+        self._name = name
+        self.group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
+        self.rank = dist.get_rank(self.group) if self.group is not None else 0
+        self.count = dist.get_world_size(self.group) if self.group is not None else 1
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # A group cannot be copied, and nothing here changes.
+        return self
+
+    def of_group(self, rank: int) -> int:
+        """The number, among all processes, of a rank of the group."""
+        assert self.group is not None
+        return dist.get_global_rank(self.group, rank)
+
+    def gathered(self, own: list[int], device: torch.device) -> list[list[int]]:
+        """As many ints from every rank."""
+        if self.group is None:
+            return [own]
+        sent = torch.tensor(own, dtype=torch.int64, device=device)
+        return [other.tolist() for other in self.gathered_tensors(sent)]
+
+    def gathered_tensors(self, own: Tensor) -> list[Tensor]:
+        """A tensor of the same shape and dtype from every rank."""
+        if self.group is None:
+            return [own]
+        gathered = [torch.empty_like(own) for _ in range(self.count)]
+        with answered(self._name):
+            dist.all_gather(gathered, own, self.group)
+        return gathered
+
+    def reduced(self, own: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
+        """The sum, the largest or the like of every rank's tensor; that of this rank is written to."""
+        if self.group is not None:
+            with answered(self._name):
+                dist.all_reduce(own, how, self.group)
+        return own
+
+    def collected(self, own: Tensor) -> list[Tensor]:
+        """On the first rank, every rank's tensor, whose first dimensions may differ; elsewhere nothing."""
+        if self.group is None:
+            return [own]
+        counts = [count for (count,) in self.gathered([len(own)], own.device)]
+        found = []
+        with answered(self._name):
+            if self.rank and len(own):
+                dist.send(own.contiguous(), self.of_group(0), self.group)
+            for rank, count in enumerate(counts if self.rank == 0 else ()):
+                part = own if rank == 0 else own.new_empty(count, *own.shape[1:])
+                if rank and count:
+                    dist.recv(part, self.of_group(rank), self.group)
+                found.append(part)
+        return found
+
+    def broadcast(self, op: str, sent: Tensor, rank: int) -> None:
+        """Into every rank's tensor what one of them holds."""
+        if self.group is not None:
+            with answered(op):
+                dist.broadcast(sent, self.of_group(rank), self.group)
+
+    def together(self, op: str, work: Callable[[], _Result], device: torch.device) -> _Result:
+        """What every rank does by itself; where one cannot, all stop."""
+        result: _Result | None = None
+        problem: Exception | None = None
+        try:
+            result = work()
+        except Exception as error:
+            problem = error
+        told = self.gathered([problem is not None], device)
+        if problem is not None:
+            raise problem
+        if [1] in told:
+            raise RuntimeError(f"{op}: rank {told.index([1])} has failed: its error says how")
+        return cast(_Result, result)
+
+    def agreed(
+        self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str], device: torch.device
+    ) -> _Result:
+        """What `check` gives, and `said` says; what is wrong or other on one rank is an error on all: none waits."""
+        if self.group is None:
+            return check()
+        problem: Exception | None = None
+        result: _Result | None = None
+        number, text = 0, ""
+        try:
+            result = check()
+            text = said(result)
+            number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+        except Exception as error:
+            problem = error
+        told = self.gathered([problem is not None, number], device)
+        if problem is not None:
+            raise problem
+        wrong = [rank for rank, (is_wrong, _) in enumerate(told) if is_wrong]
+        if wrong:
+            raise ValueError(f"{op}: arguments of rank {wrong[0]} are wrong: its error says how")
+        if any(other != told[0] for other in told):
+            raise ValueError(f"{op}: arguments must be the same on all ranks, got {text} on rank {self.rank}")
+        return cast(_Result, result)
+
+
+@contextlib.contextmanager
+def answered(op: str) -> Iterator[None]:
+    """Says of an error of torch.distributed what it means."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise RuntimeError(f"{op}: a rank is lost, or did not answer within the group's timeout: {reason}") from error

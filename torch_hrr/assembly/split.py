@@ -1,0 +1,576 @@
+"""A brain whose areas are divided among the ranks of torch.distributed: every rank has the synapses of some neurons."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_hrr._checks import checked_path
+from torch_hrr._plain.assembly_connectome import block_width
+from torch_hrr._ranks import Ranks
+from torch_hrr._repr import Described, place_of
+from torch_hrr._spec import Real, Seed
+from torch_hrr.assembly import _checks as checks
+from torch_hrr.assembly import _inputs as reading
+from torch_hrr.assembly._connect import chunked_edges, slots_of_neurons
+from torch_hrr.assembly._engines import ExactEngine
+from torch_hrr.assembly._network import Network, Plan, Projections, fiber_id
+from torch_hrr.assembly._state import FIXED_ONE, AreaState, FiberState, StimulusState
+from torch_hrr.assembly.brain import Brain
+from torch_hrr.runtime import resolve_device
+
+_ops = torch.ops.torch_hrr
+_Result = TypeVar("_Result")
+# Bits that a histogram tells apart: 16 KiB of counters.
+_DIGIT = 12
+# Sums are cut there, as rounds of a `Brain` do.
+_LARGEST_INPUT = 1 << 62
+_PLAIN = {"refracted": 0, "normalize": False, "refractory_period": 0, "ties": "index"}
+
+
+class SplitBrain(Described):
+    """A `Brain` divided by neurons: a rank has some consecutive neurons of every area, in the order of ranks.
+
+    A rank holds the learned synapses onto its neurons and computes their inputs ``x_j``; the random graph is generated,
+    so that nothing is sent of it. In a round the ranks agree on the k winners of the whole area by a radix selection:
+    histograms of 12 bits of ``x_j`` at a time are added up, from the highest bits on, until exactly k are above;
+    neurons with equal ``x_j`` go to the lower index, after a scan of their numbers over ranks. Winners are those of
+    `Brain`, bit for bit, with any number of ranks; every rank holds them, and which neurons ever won, of whole areas.
+
+    An area sends at most ``16 KiB ceil(bits / 12) + 4 w + 24`` bytes a rank and round, where `bits` are those of the
+    largest input in units of 2^-24 (35 below 2^11 fresh synapses, at most 62), and w is the largest number of winners
+    of a rank. A call sends 16 more, by which ranks compare its arguments: what is wrong or other on one of them is an
+    error on all, and nothing changes.
+
+    A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
+    graph on, twice where they learn. It keeps 4 bytes for every neuron of an area and, for each neuron up to its own
+    last one, 4 for the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`,
+    divided.
+
+    Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
+    assemblies, refracted, normalised and inhibited areas, keyed ties. All methods are collective but `winners`,
+    `support`, `neurons` and those of plasticity: every rank must call them, with the same arguments. Where a rank is
+    lost, the others get a RuntimeError: at once from gloo, else when the timeout of the group is over. A copy is in the
+    same group.
+
+    Example:
+        An area of 10^7 neurons on the ranks that torchrun started::
+
+            torch.distributed.init_process_group("gloo")
+            brain = assembly.SplitBrain(p=0.001, seed=3)
+            brain.add_stimulus("s", 3000)
+            brain.add_area("A", n=10_000_000, k=3000)
+            brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=10)
+    """
+
+    def __init__(
+        self,
+        p: float = 0.01,
+        seed: int = 0,
+        group: dist.ProcessGroup | None = None,
+        device: torch.device | str | int | None = "cpu",
+    ) -> None:
+        """A brain without areas.
+
+        Args:
+            p: Density of the connectome, in [0, 1].
+            seed: 64 bits (modulo 2^64).
+            group: None means the default one; one rank without any.
+            device: Where this rank's part lives, from which the group communicates: as for `Brain`.
+
+        Raises:
+            TypeError, ValueError, RuntimeError: As `Brain`.
+            ValueError: Another rank's arguments are wrong, or are not these.
+        """
+        op = type(self).__name__
+        self._ranks = Ranks(op, group)
+        # Of what ranks say before it is known that the device is right on all.
+        self._device = torch.device("cpu")
+
+        def check() -> tuple[float, int, torch.device]:
+            self._device = checks.device(op, resolve_device(device, op=op))
+            return Real(0, 1)(op, "p", p), Seed()(op, "seed", seed), self._device
+
+        density, number, place = self._agreed(op, check, lambda found: str(found[:2]))
+        # What is declared, whose areas are whole; then also this rank's neurons of each, as `_part` names them.
+        self._network = Network(density, number, "exact", place, None)
+        self._local = Network(density, number, "exact", place, None)
+        self._engine = ExactEngine(self._local)
+        # Areas, and fibers and stimuli by their targets, in the order in which they came into use.
+        self._order: list[tuple[str, ...]] = []
+
+    def _summary(self) -> dict[str, Any]:
+        network = self._network
+        areas = {name: f"n={area.n}, k={area.k}" for name, area in network.areas.items()}
+        own = {"p": network.p, "seed": network.seed, "rank": self._ranks.rank, "ranks": self._ranks.count}
+        return own | place_of(network.device) | {"areas": areas, "stimuli": network.stimuli}
+
+    @property
+    def p(self) -> float:
+        """Density of the connectome."""
+        return self._network.p
+
+    @property
+    def seed(self) -> int:
+        """The seed, as the signed 64-bit integer of the same bits."""
+        return self._network.seed
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this rank's tensors."""
+        return self._network.device
+
+    @property
+    def plastic(self) -> bool:
+        """Whether synapses grow; the same on every rank."""
+        return self._network.plastic
+
+    def enable_plasticity(self) -> None:
+        """Synapses grow again."""
+        self._network.plastic = True
+
+    def disable_plasticity(self) -> None:
+        """Synapses keep their weights."""
+        self._network.plastic = False
+
+    # Declarations
+
+    def add_stimulus(self, name: str, size: int) -> None:
+        """Declares a stimulus of `size` neurons that fire together, as `Brain.add_stimulus`.
+
+        Raises:
+            TypeError, ValueError: As `Brain.add_stimulus`.
+            ValueError: Another rank's arguments are wrong, or are not these.
+        """
+
+        def check() -> int:
+            trial = self._trial()
+            trial.declare_stimulus(name, size)
+            return trial.stimuli[name]
+
+        self._network.stimuli[name] = self._agreed("add_stimulus", check, lambda count: f"{name!r}, {count}")
+
+    def add_area(self, name: str, n: int, k: int, beta: float = 0.05, *, w_max: float | None = None) -> None:
+        """Declares an area, of which every rank has about n over the number of ranks consecutive neurons.
+
+        Args:
+            name: Unique among areas and stimuli.
+            n: Neurons, from the number of ranks to 2^31 - 2.
+            k: Winners, 0 < k <= n.
+            beta: Plasticity of the fibers into the area, >= 0.
+            w_max: Largest weight of a synapse, >= 1; None: 2^24, or 2^35 / k of the source where that is less.
+
+        Raises:
+            TypeError, ValueError: As `Brain.add_area`; there are more ranks than neurons.
+            ValueError: Another rank's arguments are wrong, or are not these.
+        """
+
+        def check() -> dict[str, Any]:
+            trial = self._trial()
+            trial.declare_area(name, n, k, beta, w_max=w_max)
+            return self._supported("add_area", name, trial.areas[name])
+
+        self._add_area(name, self._agreed("add_area", check, lambda config: repr((name, config))))
+
+    def neurons(self, area: str) -> range:
+        """This rank's neurons of an area."""
+        return self._range(self._network.area("neurons", area).n)
+
+    # Rounds
+
+    def project(
+        self,
+        stimuli: Projections | str | None = None,
+        areas: Projections | str | Iterable[str] | None = None,
+        rounds: int = 1,
+    ) -> None:
+        """Runs synchronous rounds in which sources fire into targets: `Brain.project`, with the same winners.
+
+        Args:
+            stimuli: ``{stimulus: areas}``, each an area or a list of them; or the name of the one source.
+            areas: ``{area: areas}``, or the targets of the one source.
+            rounds: How many, 0 to 2^31 - 2.
+
+        Raises:
+            TypeError, ValueError: As `Brain.project`; the brain is unchanged.
+            ValueError: Another rank's arguments are wrong, or are not these, or synapses grow there and not here.
+            RuntimeError: A rank is lost, or a rank's tables could not grow; rounds before it stay.
+        """
+        op, network = "project", self._network
+
+        def check() -> tuple[int, Plan | None]:
+            count = checks.rounds(op, rounds)
+            fired = map(checks.or_nothing, network.fired(op, stimuli, areas))
+            # One brain has one plan, or none where nothing fires.
+            return count, next(iter(network.plans(op, *fired)), None)
+
+        count, plan = self._agreed(op, check, lambda found: f"{found}, plastic={network.plastic}")
+        if plan is None or count == 0:
+            return
+        for source, target in plan.areas:
+            self._use_fiber(source, target, network.fiber_config(source, target))
+        for stimulus, target in plan.stimuli:
+            self._use_stimulus(stimulus, target)
+        self._local.plastic = network.plastic
+        for _ in range(count):
+            self._round(plan)
+
+    def winners(self, area: str) -> Tensor:
+        """The winners of the whole area: int64 ``[k]`` ascending; none before the first projection. A copy."""
+        state = self._network.area("winners", area)
+        return state.winners[0, : int(state.winner_count)].clone()
+
+    def support(self, area: str) -> int:
+        """How many neurons of the whole area ever won."""
+        return int(self._network.area("support", area).slots[0, 1])
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        """Writes the brain as `Brain.save` does, to one checked file, which `Brain.load` reads, too.
+
+        The first rank collects the learned synapses, 12 bytes each, and writes. The file holds what that of a `Brain`
+        after the same calls holds, but for the order of synapses in their tables and memory to spare.
+
+        Args:
+            path: Of the first rank; the others' must be a path, too.
+            key: As for `Brain.save`.
+
+        Raises:
+            TypeError, ValueError, OSError: As `Brain.save`.
+            RuntimeError: The first rank could not write.
+        """
+        self._agreed("save", lambda: checked_path("save", path), lambda _: "")
+        whole = self._whole()
+        self._ranks.together("save", lambda: None if whole is None else whole.save(path, key), self._device)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | None = None,
+        group: dist.ProcessGroup | None = None,
+        *,
+        device: torch.device | str | int | None = "cpu",
+    ) -> Self:
+        """The brain of a file that `save`, with any number of ranks, or `Brain.save` wrote; every rank reads it.
+
+        Args:
+            path: The file, which all ranks see.
+            key: The key it was saved with.
+            group: As for the class.
+            device: Of this rank's part.
+
+        Raises:
+            torch_hrr.IntegrityError: The file is damaged, holds something else, or does not fit the key.
+            ValueError: The brain has what is not divided (see the class), or an area fewer neurons than there are
+                ranks; or another rank cannot read it, or reads another one.
+            OSError: The file cannot be read; FileNotFoundError if there is none.
+        """
+        made = cls.__new__(cls)
+        made._device = torch.device("cpu")
+        made._ranks = Ranks(cls.__name__, group)
+
+        def read() -> tuple[Brain, dict[str, dict[str, Any]]]:
+            place = checks.device("load", resolve_device(device, op="load"))
+            brain = Brain.load(path, key, device=place)
+            made._device = place
+            return brain, made._divisible(brain._network)
+
+        brain, configs = made._agreed("load", read, lambda found: repr(found[0].get_extra_state()))
+        cls.__init__(made, brain.p, brain.seed, group, made._device)
+        made._take(brain._network, configs)
+        return made
+
+    # Ranks
+
+    def _agreed(self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str]) -> _Result:
+        return self._ranks.agreed(op, check, lambda found: f"{op} {said(found)}", self._device)
+
+    def _range(self, n: int) -> range:
+        """This rank's share of n neurons: whole blocks of the random graph, where there is one for each rank."""
+        width, ranks = block_width(self.p), self._ranks.count
+        if n < ranks * width:
+            width = 1
+        first, end = (round(n / width * rank / ranks) * width for rank in (self._ranks.rank, self._ranks.rank + 1))
+        return range(first, end if self._ranks.rank + 1 < ranks else n)
+
+    def _trial(self) -> Network:
+        """A network of the same names, without memory, to try declarations in."""
+        network = Network(self.p, self.seed, "exact", torch.device("meta"), None)
+        network.areas, network.stimuli = dict(self._network.areas), dict(self._network.stimuli)
+        return network
+
+    def _supported(self, op: str, name: str, area: AreaState) -> dict[str, Any]:
+        """The configuration of an area that can be divided."""
+        config = area.config()
+        given = {option for option, usual in _PLAIN.items() if config.get(option, usual) != usual}
+        given |= {option for option in ("fixed", "locks", "normalized") if config[option]}
+        if given:
+            raise ValueError(f"{op}: area {name!r} must not have {', '.join(sorted(given))} to be divided among ranks")
+        if area.n < self._ranks.count:
+            raise ValueError(f"{op}: n must be at least {self._ranks.count}, the number of ranks, got {area.n}")
+        return config
+
+    def _divisible(self, network: Network) -> dict[str, dict[str, Any]]:
+        """The configurations of the areas of a brain that can be divided."""
+        own_graphs = [pair for pair, fiber in network.fibers.items() if not fiber.procedural]
+        locked = [pair for pair, locks in network.locks.items() if any(locks.values())]
+        for what, given in (
+            (f"mode {network.mode!r}", network.mode != "exact"), ("a batch", network.batch is not None),
+            ("graphs of its own", own_graphs), ("locks", locked),
+        ):  # fmt: skip
+            if given:
+                raise ValueError(f"load: brain must not have {what} to be divided among ranks")
+        return {name: self._supported("load", name, area) for name, area in network.areas.items()}
+
+    # Parts
+
+    def _add_area(self, name: str, config: Mapping[str, Any]) -> None:
+        area = self._network.add_area(name, config)
+        own = self._range(area.n)
+        # Columns of the random graph are counted from 0: those before this rank's are no part of any sum.
+        divided = {**config, "n": own.stop, "k": min(area.k, len(own)), "tie_id": 0}
+        # By indices that no whole area has.
+        part = AreaState(~area.index, divided, 1, self._network.device)
+        self._local.areas |= {name: area, _part(name): part}
+        self._order.append((name,))
+
+    def _use_fiber(self, source: str, target: str, config: Mapping[str, Any]) -> FiberState:
+        """The synapses from an area onto this rank's neurons of another."""
+        pair = source, _part(target)
+        if pair not in self._local.fibers:
+            areas = self._local.areas
+            fiber = FiberState(areas[source], areas[pair[1]], config, 1, self._network.device)
+            fiber.reserve(areas[source].neuron_of.shape[1])
+            self._local.fibers[pair] = fiber
+            self._order.append((source, target))
+        return self._local.fibers[pair]
+
+    def _use_stimulus(self, stimulus: str, target: str) -> StimulusState:
+        """The synapses from a stimulus onto this rank's neurons of an area."""
+        pair = stimulus, _part(target)
+        if pair not in self._local.sources:
+            area = self._local.areas[pair[1]]
+            config = {"stimulus": stimulus, "id": fiber_id("stimulus", stimulus, target)}
+            source = StimulusState(area, config, 1, self._network.device)
+            _ops._stimulus_counts_(source.counts, self._network.stimuli[stimulus], self.p, self.seed, source.id)
+            self._local.sources[pair] = source
+            self._order.append((stimulus, target))
+        return self._local.sources[pair]
+
+    # A round
+
+    def _round(self, plan: Plan) -> None:
+        chosen = {target: self._choose(plan, target) for target in dict.fromkeys(self._targets(plan))}
+        for target, (own, _) in chosen.items():
+            part = self._local.areas[_part(target)]
+            part.winners[0, : len(own)] = own
+            part.winner_count.fill_(len(own))
+        # Each rank's winners are fixed now, so that a round does what is left of it: synapses grow.
+        stimuli, areas = ([(source, _part(target)) for source, target in pairs] for pairs in (plan.stimuli, plan.areas))
+        self._engine.run([Plan(None, stimuli, areas, frozenset(map(_part, chosen)))], 1)
+        for target, (_, winners) in chosen.items():
+            area = self._network.areas[target]
+            self._local.reserve_area(area, min(area.n, int(area.slots[0, 0]) + area.k))
+            slots = slots_of_neurons(area, 0, winners)
+            area.slots[0, 1] += (area.won[0, slots] == 0).sum()
+            area.won[0, slots] = 1
+            area.winners[0] = winners
+            area.winner_count.fill_(area.k)
+
+    @staticmethod
+    def _targets(plan: Plan) -> list[str]:
+        return [target for _, target in (*plan.areas, *plan.stimuli)]
+
+    def _candidates(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
+        """This rank's neurons of an area that may be among its winners, ascending, and their inputs in units of 2^-24.
+
+        The largest counts of base synapses, k and as many more as have learned synapses that fire; and these. Any other
+        neuron has k ahead of it, in whose inputs nothing is missing.
+        """
+        local, part = self._local, _part(target)
+        area, whole = local.areas[part], self._network.areas[target]
+        own = self._range(whole.n)
+        # Of each source: base counts of all neurons; learned synapses' neurons, and what they add in units of 2^-24.
+        terms: list[tuple[Tensor, Tensor, Tensor]] = []
+        for source in (local.sources[stimulus, part] for stimulus, into in plan.stimuli if into == target):
+            counts, slots = source.counts[0, own.start :], source.weight[0].nonzero().squeeze(1)
+            learned = area.neuron_of[0, slots].long() - own.start
+            excess = reading.fixed_point(source.weight[0, slots]) - counts[learned].long() * FIXED_ONE
+            terms.append((counts, learned, excess))
+        for name in (source for source, into in plan.areas if into == target):
+            fiber, rows = local.fibers[name, part], local.areas[name]
+            firing = rows.winners[0, : int(rows.winner_count)]
+            # A winner that was set from outside may have no slot, and then has no learned synapse.
+            slots = rows.slot_of[0, firing].long()
+            _, columns, weights = fiber.edges(0, slots[slots >= 0])
+            learned = area.neuron_of[0, columns].long() - own.start
+            counts = reading.base_counts(local, firing, fiber, 0, own.start)
+            terms.append((counts, learned, reading.fixed_point(weights) - FIXED_ONE))
+        # Fewer than 2^31 neurons fire into an area: 32 bits hold the sum.
+        base = functools.reduce(torch.add, (counts for counts, _, _ in terms))
+        grown = torch.unique(torch.cat([learned for _, learned, _ in terms]))
+        most = _ops.k_winners(base, min(len(own), whole.k + len(grown)))[1]
+        places = torch.unique(torch.cat([most, grown]))
+        total = torch.zeros_like(places)
+        for counts, learned, excess in terms:
+            total.add_(counts[places], alpha=FIXED_ONE)
+            total.index_add_(0, torch.searchsorted(places, learned), excess).clamp_(max=_LARGEST_INPUT)
+        return places + own.start, total
+
+    def _choose(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
+        """This rank's winners of an area and all of them: int64, ascending."""
+        candidates, inputs = self._candidates(plan, target)
+        wins, counts = self._selected(inputs, self._network.areas[target].k)
+        neurons = candidates[wins]
+        sent = torch.zeros(max(counts), dtype=torch.int32, device=neurons.device)
+        sent[: len(neurons)] = neurons
+        parts = self._ranks.gathered_tensors(sent)
+        return neurons, torch.cat([part[:count].long() for part, count in zip(parts, counts, strict=True)])
+
+    def _selected(self, values: Tensor, k: int) -> tuple[Tensor, list[int]]:
+        """Which of this rank's values are among the k largest of all ranks, and how many of each rank's are.
+
+        Of equal ones those of the lower rank, and of a rank the first.
+        """
+        wins = torch.zeros_like(values, dtype=torch.bool)
+        live = torch.ones_like(wins)
+        largest = self._ranks.reduced(values.amax(), dist.ReduceOp.MAX)
+        needed, left, at_digit = k, int(largest).bit_length(), 0
+        while left and at_digit != needed:
+            width = min(_DIGIT, left)
+            left -= width
+            digits = (values >> left) & ((1 << width) - 1)
+            histogram = torch.bincount(digits[live], minlength=1 << width).int()
+            # How many have at least this digit: the digit of the k-th is the last with as many as are needed.
+            at_least = self._ranks.reduced(histogram, dist.ReduceOp.SUM).long().flip(0).cumsum(0).flip(0)
+            digit = int((at_least >= needed).sum()) - 1
+            above = int(at_least[digit + 1]) if digit + 1 < len(at_least) else 0
+            wins |= live & (digits > digit)
+            live &= digits == digit
+            needed, at_digit = needed - above, int(at_least[digit]) - above
+        # Those that are alike in all bits that were looked at: all of them, or the first.
+        equal = live.nonzero().squeeze(1)
+        counts = []
+        for rank, (above, alike) in enumerate(self._ranks.gathered([int(wins.sum()), len(equal)], self._device)):
+            first = min(alike, needed)
+            counts.append(above + first)
+            needed -= first
+            if rank == self._ranks.rank:
+                wins[equal[:first]] = True
+        return wins, counts
+
+    # The whole
+
+    def _whole(self) -> Brain | None:
+        """On the first rank, the brain that the ranks' parts make up."""
+        brain = Brain(self.p, self.seed, device=self._device) if self._ranks.rank == 0 else None
+        if brain is not None:
+            network = brain._network
+            network.plastic, network.betas = self.plastic, dict(self._network.betas)
+            network.stimuli = dict(self._network.stimuli)
+        for name, *target in self._order:
+            if not target:
+                if brain is not None:
+                    area = self._network.areas[name]
+                    _copy_area(area, brain._network.add_area(name, area.config()))
+            elif name in self._network.stimuli:
+                self._collect_stimulus(name, target[0], brain)
+            else:
+                self._collect_fiber(name, target[0], brain)
+        return brain
+
+    def _collect_stimulus(self, stimulus: str, target: str, brain: Brain | None) -> None:
+        part, source = self._local.areas[_part(target)], self._local.sources[stimulus, _part(target)]
+        grown = source.weight[0].nonzero().squeeze(1)
+        neurons = self._ranks.collected(part.neuron_of[0, grown].long())
+        weights = self._ranks.collected(source.weight[0, grown])
+        if brain is not None:
+            whole, area = brain._network.source(stimulus, target), brain._network.areas[target]
+            whole.weight[0, area.slot_of[0, torch.cat(neurons)].long()] = torch.cat(weights)
+
+    def _collect_fiber(self, source: str, target: str, brain: Brain | None) -> None:
+        fiber, part = self._local.fibers[source, _part(target)], self._local.areas[_part(target)]
+        # Slots of sources are the same on every rank.
+        slots, columns, weights = fiber.edges(0)
+        rows = self._local.areas[source].neuron_of[0, slots].long()
+        pairs = self._ranks.collected(torch.stack([rows, part.neuron_of[0, columns].long()], 1).int())
+        values = self._ranks.collected(weights)
+        # A row knows the slots of the whole area that it knew of each part: those come in one order.
+        known = self._ranks.reduced(fiber.known.clone(), dist.ReduceOp.SUM)
+        if brain is not None:
+            network = brain._network
+            whole = network.add_fiber(source, target, fiber.config())
+            _file(torch.cat(pairs).long(), torch.cat(values), network.areas[source], network.areas[target], whole)
+            whole.known.copy_(known)
+
+    def _take(self, network: Network, configs: Mapping[str, Mapping[str, Any]]) -> None:
+        """This rank's part of a whole brain."""
+        self._network.plastic, self._network.betas = network.learns, dict(network.betas)
+        self._network.stimuli = dict(network.stimuli)
+        self._local.betas = {(_part(target), source): beta for (target, source), beta in network.betas.items()}
+        names = {area.index: name for name, area in network.areas.items()}
+        fibers = {fiber: pair for pair, fiber in network.fibers.items()}
+        for state in network.states:
+            if isinstance(state, AreaState):
+                self._take_area(names[state.index], state, configs[names[state.index]])
+            elif isinstance(state, FiberState):
+                self._take_fiber(*fibers[state], state, network.areas)
+            elif isinstance(state, StimulusState):
+                target = names[state.target_index]
+                is_own = self._is_own(network.areas[target])
+                grown = state.weight[0, : len(is_own)][is_own]
+                self._use_stimulus(state.stimulus, target).weight[0, : len(grown)] = grown
+
+    def _is_own(self, area: AreaState) -> Tensor:
+        """Of each slot of a whole area, whether this rank has its neuron."""
+        own, neurons = self._range(area.n), area.neuron_of[0, : int(area.slots[0, 0])]
+        return (neurons >= own.start) & (neurons < own.stop)
+
+    def _take_area(self, name: str, area: AreaState, config: Mapping[str, Any]) -> None:
+        self._add_area(name, config)
+        part = self._local.areas[_part(name)]
+        _copy_area(area, self._network.areas[name])
+        neurons = area.neuron_of[0, : int(area.slots[0, 0])][self._is_own(area)]
+        part.reserve(len(neurons))
+        part.neuron_of[0, : len(neurons)] = neurons
+        part.slots[0, 0] = len(neurons)
+        part.derive()
+
+    def _take_fiber(self, source: str, target: str, fiber: FiberState, areas: Mapping[str, AreaState]) -> None:
+        part, taken = self._local.areas[_part(target)], self._use_fiber(source, target, fiber.config())
+        is_own = self._is_own(areas[target])
+        slots, columns, weights = fiber.edges(0)
+        kept = is_own[columns]
+        rows = areas[source].neuron_of[0, slots[kept]].long()
+        pairs = torch.stack([rows, areas[target].neuron_of[0, columns[kept]].long()], 1)
+        _file(pairs, weights[kept], self._local.areas[source], part, taken)
+        # So many of the slots that a row knows are this rank's.
+        own_before = torch.nn.functional.pad(is_own.cumsum(0), (1, 0)).int()
+        taken.known[0] = own_before[fiber.known[0].long()]
+
+
+def _part(area: str) -> str:
+    """How this rank's neurons of an area are named beside it: as no name that can be declared."""
+    return f"{area}\0"
+
+
+def _copy_area(area: AreaState, copy: AreaState) -> None:
+    for name in ("winners", "winner_count", "neuron_of", "won", "slots"):
+        copy.hold(name, getattr(area, name).clone())
+    copy.derive()
+
+
+def _file(pairs: Tensor, weights: Tensor, source: AreaState, target: AreaState, fiber: FiberState) -> None:
+    """Puts synapses, as pairs of neurons that have slots, into a fiber without any."""
+    order = (pairs[:, 0] * target.n + pairs[:, 1]).argsort()
+    if len(order):
+        rows, columns = pairs[order].unbind(1)
+        chunked_edges((rows, columns, weights[order]), source, target, fiber)
