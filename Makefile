@@ -15,7 +15,7 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /u
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_ISAS=all TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
-.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors test-cpp test-python lint coverage bench docs onnx-tools install clean tools start
+.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors reliability test-cpp test-python lint coverage bench docs onnx-tools install clean tools start
 
 tools:
 	@command -v $(PYTHON) > /dev/null || { echo "torch_hrr: python3 (3.11 or later) was not found: apt-get install python3 python3-venv" >&2; exit 1; }
@@ -124,6 +124,19 @@ test-all: $(VENV)/.test-tools $(VENV)/.docs-tools onnx-tools test
 	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
 	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure --parallel $(JOBS) -R '^kernels\.'
+
+# Malformed calls, fuzzing of the operators, mutated files, sanitizers, repeats and the other minors, into
+# docs/reliability.md: three hours on two cores, an hour of them for the fuzzer. It needs Clang with libFuzzer.
+CLANG ?= $(or $(shell command -v clang++),clang++-14)
+FUZZ := build/fuzz
+FUZZ_SECONDS ?= 3600
+MUTATIONS ?= 10000
+reliability: $(VENV)/.test-tools
+	cmake -G Ninja -S . -B $(FUZZ) -DCMAKE_CXX_COMPILER=$(CLANG) -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 \
+	  -DTORCH_HRR_CUDA_ON_HOST=OFF -DTORCH_HRR_SANITIZE=address,undefined,fuzzer-no-link \
+	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
+	cmake --build $(FUZZ) --target fuzz_operators kernel_tests op_tests --parallel $(JOBS)
+	$(PY) tests/reliability.py --build $(FUZZ) --seconds $(FUZZ_SECONDS) --mutations $(MUTATIONS) --minors $(MINORS)
 
 # Lines and branches of kernels/ and csrc/ that the C++ tests of kernels and operators and the operators' Python tests
 # reach, in a separate build. Branches that only exceptions take do not count. COVERAGE_TESTS= leaves Python out.

@@ -1,0 +1,247 @@
+"""Measures how the operators and saved states bear what they should not be given, and writes docs/reliability.md.
+
+    python tests/reliability.py --build build/fuzz [--seconds 3600] [--mutations 10000] [--minors 2.11 ...]
+    python tests/reliability.py --build build/fuzz --only fuzz states    measures these anew and keeps the others
+
+`make reliability` builds what it needs, with Clang's AddressSanitizer, UndefinedBehaviorSanitizer and libFuzzer. What
+fails is printed, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from xml.etree import ElementTree
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reliability.md"
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+from cases import ALL_CASES  # noqa: E402
+from cases.base import LANES  # noqa: E402
+from fuzz import corpus  # noqa: E402
+
+# What a group of tests shows, and its files.
+GROUPS = {
+    "A wrong argument of an operator raises the error that is written down for it: on the CPU and Meta, from Python, "
+    "in autocast, and where a derivative is asked for": ("test_ops_errors",),
+    "A value of a wrong type, for every argument of every public call": ("test_wrong_types",),
+    "Derivatives: reverse, forward, batched and double, and `torch.func`": ("test_ops_gradients", "test_ops_func"),
+    "`torch.library.opcheck`, Meta, vmap and autocast": ("test_ops_lanes",),
+    "Results beside direct sums in float64, in every memory layout": ("test_ops_values", "test_ops_layouts"),
+    "The same bits: 1,000 repeats, any batch, any number of threads": ("test_ops_determinism",),
+    "`torch.compile`, `torch.export`, AOTInductor and TorchScript": ("test_ops_compile", "test_ops_script"),
+    "Files: every byte damaged, forged headers, a process that dies while it writes": (
+        "test_io_damage",
+        "test_io_atomicity",
+        "assembly/test_brain_damage",
+    ),
+}
+PARTS = ("fuzz", "sanitized", "states", "tests", "minors")
+# The least of these that a processor may have comes last.
+ISAS = ("avx512", "avx2", "scalar")
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+LIMITS = ("-timeout=60", "-rss_limit_mb=0", "-malloc_limit_mb=0", "-max_len=2048", "-print_final_stats=1")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    head = f"| {' | '.join(columns)} |\n|---{'|---:' * (len(columns) - 1)}|\n"
+    return head + "".join(f"| {' | '.join(str(cell) for cell in row)} |\n" for row in rows)
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+def tests(folder: pathlib.Path, jobs: int) -> tuple[str, int]:
+    """The groups, and how many tests failed."""
+    rows, failures = [], 0
+    for i, (title, names) in enumerate(GROUPS.items()):
+        report = folder / f"{i}.xml"
+        files = [f"tests/{name}.py" for name in names]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "--junitxml", str(report), *files]
+        subprocess.call(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        (suite,) = ElementTree.parse(report).iter("testsuite")
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        rows.append((title, number(int(suite.get("tests", 0))), skipped, failed))
+        failures += failed
+    return table(("what", "tests", "skipped", "failed"), rows), failures
+
+
+def lanes() -> str:
+    """Which ways of calling an operator have no place for some."""
+    rows = []
+    for lane, meaning in LANES.items():
+        reasons = collections.Counter(case.holes[lane].reason for case in ALL_CASES if not case.takes(lane))
+        why = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+        rows.append((meaning, sum(case.takes(lane) for case in ALL_CASES), why))
+    return table(("lane", "overloads", "others, and why"), rows)
+
+
+def malformed() -> int:
+    return sum(len(error.devices) for case in ALL_CASES for error in case.errors)
+
+
+def states(mutations: int, folder: pathlib.Path) -> tuple[str, int]:
+    file = folder / "states.json"
+    command = [sys.executable, "tests/mutated_states.py", "--mutations", str(mutations), "--json", str(file)]
+    status = subprocess.call(command, cwd=ROOT)
+    found = json.loads(file.read_text())["classes"]
+    total: collections.Counter[str] = collections.Counter()
+    for counts in found.values():
+        total.update(counts)
+    rows = [(f"{len(found)} classes", *(number(total[name]) for name in total))]
+    return table(("saved states", *total), rows), status
+
+
+def sanitized(build: pathlib.Path) -> tuple[str, int]:
+    """The C++ tests of kernels and operators under the sanitizers, on every instruction set that runs here."""
+    rows, failures = [], 0
+    for name in ("kernel_tests", "op_tests"):
+        command = [str(build / "tests" / "cpp" / name), "--gtest_brief=1"]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | SANITIZERS)
+        passed = re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)
+        reports = len(re.findall(r"ERROR: AddressSanitizer|runtime error:", done.stderr))
+        if done.returncode:
+            print(done.stdout[-3000:], done.stderr[-3000:], sep="\n")
+        rows.append((f"`{name}`", number(int(passed[1])) if passed else 0, reports))
+        failures += done.returncode != 0
+    return table(("under AddressSanitizer and UndefinedBehaviorSanitizer", "passed", "reports"), rows), failures
+
+
+def usable(fuzzer: pathlib.Path, start: pathlib.Path) -> list[str]:
+    """The instruction sets that this machine and this build have."""
+    one = next(start.iterdir())
+    command = [str(fuzzer), *LIMITS, str(one)]
+    return [
+        isa
+        for isa in ISAS
+        if subprocess.run(command, capture_output=True, env=os.environ | SANITIZERS | {"TORCH_HRR_ISA": isa}).returncode
+        == 0
+    ]
+
+
+def fuzz(build: pathlib.Path, seconds: int, jobs: int, folder: pathlib.Path) -> tuple[str, int]:
+    fuzzer, start = build / "tests" / "cpp" / "fuzz_operators", folder / "start"
+    calls = corpus.write(start)
+    isas = usable(fuzzer, start)
+    rows, failures = [], 0
+    for isa in isas:
+        grown = folder / isa
+        grown.mkdir()
+        command = [str(fuzzer), *LIMITS, f"-max_total_time={seconds // len(isas)}", f"-artifact_prefix={folder}/{isa}-"]
+        running = [
+            subprocess.Popen(
+                [*command, f"-seed={seed}", str(grown), str(start)],
+                stderr=(folder / f"{isa}-{seed}.log").open("w"),
+                env=os.environ | SANITIZERS | {"TORCH_HRR_ISA": isa},
+            )
+            for seed in range(1, jobs + 1)
+        ]
+        found = [process.wait() != 0 for process in running]
+        logs = [(folder / f"{isa}-{seed}.log").read_text(errors="replace") for seed in range(1, jobs + 1)]
+        for log in (log for log, failed in zip(logs, found, strict=True) if failed):
+            print(log[-6000:])
+        units = sum(int(count) for log in logs for count in re.findall(r"number_of_executed_units: (\d+)", log))
+        edges = max((int(count) for log in logs for count in re.findall(r"cov: (\d+)", log)), default=0)
+        rows.append((isa, number(units), number(edges), number(len(list(grown.iterdir()))), sum(found)))
+        failures += sum(found)
+    title = f"{len(corpus.names())} overloads, {number(calls)} calls to start from, {seconds} s on {jobs} cores"
+    return table((title, "inputs", "edges", "kept", "findings"), rows), failures
+
+
+def minors(asked: Sequence[str]) -> tuple[str, int]:
+    """Operators and classes under other minor versions of torch."""
+    status = subprocess.call([sys.executable, "tests/minors.py", *asked], cwd=ROOT) if asked else 0
+    found = ", ".join(asked) if asked and not status else "none was tried" if not status else "not all"
+    return f"Other versions of torch that passed operators' values and errors and every class: {found}.\n", status
+
+
+def page(parts: dict[str, str]) -> str:
+    with open("/proc/cpuinfo") as file:
+        model = re.search(r"model name\s*: (.*)", file.read())
+    where = f"torch {torch.__version__.split('+')[0]}, {model[1] if model else 'an unknown processor'}"
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return f"""# Reliability
+
+`make reliability` measures this, here on {day}: {where}, {os.cpu_count()} cores, no GPU. It fails if anything below
+does.
+
+## Tests
+
+The table of operators has {number(malformed())} malformed calls, each an argument with one defect on the CPU or on
+Meta. Nothing in these groups is expected to fail.
+
+{parts["tests"]}
+{parts["minors"]}
+## Ways of calling an operator
+
+{parts["lanes"]}
+## Calls by arbitrary bytes
+
+libFuzzer turns bytes into calls of every registered overload, public and private: any operator, tensors of any dtype,
+layout, rank and size, undefined, on Meta, overlapping, sharing memory, with values from NaN to 2^127, and any numbers
+and words. Under AddressSanitizer and UndefinedBehaviorSanitizer each call must return or raise an error of torch that
+names the operator, in both cases twice alike, bit for bit; write only into what its schema says, and nothing if it
+raises; and return on Meta what it returns on the CPU. A quarter each is also asked for a first, a second and a forward
+derivative.
+
+{parts["fuzz"]}
+{parts["sanitized"]}
+## Changed files
+
+Mutations of a file of every class that saves: bytes damaged, and content changed and sealed anew. What loads must say
+what the file says.
+
+{parts["states"]}"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True, metavar="FOLDER", help="with fuzz_operators")
+    parser.add_argument("--seconds", type=int, default=3600, help="of fuzzing")
+    parser.add_argument("--mutations", type=int, default=10000, help="of a file of each class")
+    parser.add_argument("--minors", nargs="*", default=[], metavar="MINOR", help="of torch, to test as well")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="measures these anew and keeps the others")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--page", type=pathlib.Path, default=PAGE)
+    options = parser.parse_args()
+    build = options.build.resolve()
+    kept = build / "reliability.json"
+    parts: dict[str, str] = json.loads(kept.read_text()) if options.only else {}
+    parts["lanes"] = lanes()
+    failed: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        measures = {
+            "fuzz": lambda: fuzz(build, options.seconds, options.jobs, folder),
+            "sanitized": lambda: sanitized(build),
+            "states": lambda: states(options.mutations, folder),
+            "tests": lambda: tests(folder, options.jobs),
+            "minors": lambda: minors(options.minors),
+        }
+        for name in options.only or PARTS:
+            parts[name], failed[name] = measures[name]()
+            kept.write_text(json.dumps(parts))
+    options.page.write_text(page(parts))
+    bad = [name for name, count in failed.items() if count]
+    print(f"torch_hrr: {options.page}", f"failed: {', '.join(bad)}" if bad else "", sep="\n")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
