@@ -1,6 +1,7 @@
 """`python -m torch_hrr` itself: help, version, wrong arguments, and how it ends early."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -76,6 +77,12 @@ def test_a_sentence_needs_no_quotes_and_its_tree_any_encoding(capfd, monkeypatch
 def test_a_sentence_that_is_none_is_said(capsys):
     with pytest.raises(SystemExit, match="parse: sentence must "):
         command_line.main(["parse", "xyzzy"])
+
+
+def test_its_help_has_the_words_that_it_knows(capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        command_line.main(["parse", "--help"])
+    assert {"people", "sobakie"} <= set(re.findall(r"\w+", capsys.readouterr().out))
 
 
 def test_ctrl_c_and_a_closed_pipe_end_it_as_in_a_shell(monkeypatch, capfd, tmp_path):

@@ -55,6 +55,8 @@ def parse(options: argparse.Namespace) -> int:
 
 
 def _add_parse_arguments(parser: argparse.ArgumentParser) -> None:
+    words = "; ".join(f"{language}: {', '.join(grammar.words)}" for language, grammar in GRAMMARS.items())
+    parser.epilog = f"It knows these words, and in Python those of Grammar.with_words. {words.capitalize()}."
     parser.add_argument("words", nargs="+", metavar="WORD", help="of a sentence: the big dogs chase the bad cats")
     languages = tuple(GRAMMARS)
     parser.add_argument("--language", choices=languages, default=languages[0], help=f"(default: {languages[0]})")
