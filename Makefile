@@ -135,7 +135,7 @@ reliability: $(VENV)/.test-tools
 	cmake -G Ninja -S . -B $(FUZZ) -DCMAKE_CXX_COMPILER=$(CLANG) -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 \
 	  -DTORCH_HRR_CUDA_ON_HOST=OFF -DTORCH_HRR_SANITIZE=address,undefined,fuzzer-no-link \
 	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
-	cmake --build $(FUZZ) --target fuzz_operators kernel_tests op_tests --parallel $(JOBS)
+	cmake --build $(FUZZ) --target fuzz_operators op_tests --parallel $(JOBS)
 	$(PY) tests/reliability.py --build $(FUZZ) --seconds $(FUZZ_SECONDS) --mutations $(MUTATIONS) --minors $(MINORS)
 
 # Lines and branches of kernels/ and csrc/ that the C++ tests of kernels and operators and the operators' Python tests

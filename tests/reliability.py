@@ -109,18 +109,14 @@ def states(mutations: int, folder: pathlib.Path) -> tuple[str, int]:
 
 
 def sanitized(build: pathlib.Path) -> tuple[str, int]:
-    """The C++ tests of kernels and operators under the sanitizers, on every instruction set that runs here."""
-    rows, failures = [], 0
-    for name in ("kernel_tests", "op_tests"):
-        command = [str(build / "tests" / "cpp" / name), "--gtest_brief=1"]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | SANITIZERS)
-        passed = re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)
-        reports = len(re.findall(r"ERROR: AddressSanitizer|runtime error:", done.stderr))
-        if done.returncode:
-            print(done.stdout[-3000:], done.stderr[-3000:], sep="\n")
-        rows.append((f"`{name}`", number(int(passed[1])) if passed else 0, reports))
-        failures += done.returncode != 0
-    return table(("under AddressSanitizer and UndefinedBehaviorSanitizer", "passed", "reports"), rows), failures
+    """The C++ tests of operators under the sanitizers; `make test-all` has those of kernels."""
+    command = [str(build / "tests" / "cpp" / "op_tests"), "--gtest_brief=1"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | SANITIZERS)
+    passed = re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)
+    if done.returncode:
+        print(done.stdout[-3000:], done.stderr[-3000:], sep="\n")
+    count = number(int(passed[1])) if passed else "not all"
+    return f"Under the same sanitizers {count} C++ tests of operators pass.\n", done.returncode
 
 
 def usable(fuzzer: pathlib.Path, start: pathlib.Path) -> list[str]:

@@ -138,6 +138,11 @@ def of_systems() -> Iterator[bytes]:
             brain.add_area("B", n=10, k=2, beta=0.1)
             brain.project(stimuli={"s": ["A", "B"]})
             brain.project(stimuli={"s": ["A"]}, areas={"A": ["A", "B"], "B": ["A"]}, rounds=3)
+        split = assembly.SplitBrain(p=0.3, seed=1)
+        split.add_stimulus("s", 3)
+        split.add_area("A", n=12, k=3)
+        split.project({"s": ["A"]})
+        split.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
         for learner in ("imprint", "actor-critic"):
             robot = field.create_brain(2, 2, spatial=3, channels=4, seed=0, learner=learner)
             robot.process_robot_cycle([0.1, 0.2], reward=0.5)
