@@ -103,6 +103,10 @@ def check_errors(group, split):
         split.project("s", "A")
     split.enable_plasticity()
     assert all(torch.equal(split.winners(name), before[name]) for name in SIZES)
+    others = [copy.deepcopy(split) for _ in range(2)]
+    others[0].project("s", "A")
+    with pytest.raises(ValueError, match="arguments must be the same on all ranks"):
+        others[mine].project("s", "A")
 
 
 def check_failures(group, split):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
@@ -47,8 +48,8 @@ class SplitBrain(Described):
 
     An area sends at most ``16 KiB ceil(bits / 12) + 4 w + 32`` bytes a rank and round, where `bits` are those of the
     largest input in units of 2^-24 (35 below 2^11 fresh synapses, at most 63), and w is the largest number of winners
-    of a rank; a round 8 more, and a call 24. By these ranks compare a call's arguments, and hear of failures: what is
-    wrong or other on one of them is an error on all, and nothing changes.
+    of a rank; a round 8 more, and a call 24. By these ranks hear of failures, and compare the brain and the arguments
+    of a call: what is wrong or other on one of them is an error on all, before anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
     graph on, twice where they learn. It keeps 4 bytes for every neuron of an area and, for each neuron up to its own
@@ -91,17 +92,26 @@ class SplitBrain(Described):
             ValueError: Another rank's arguments are wrong, or are not these.
         """
         op = type(self).__name__
-        self._ranks = Ranks(op, group)
-        # Of what ranks say before it is known that the device is right on all.
-        self._device = self._ranks.device
-        # Whether a call ended in the middle of what it changes.
-        self._is_torn = False
+        self._begin(group)
 
         def check() -> tuple[float, int, torch.device]:
             self._device = checks.device(op, resolve_device(device, op=op))
             return Real(0, 1)(op, "p", p), Seed()(op, "seed", seed), self._device
 
-        density, number, place = self._agreed(op, check, lambda found: str(found[:2]))
+        self._declare(*self._agreed(op, check, lambda found: str(found[:2])))
+
+    def _begin(self, group: dist.ProcessGroup | None) -> None:
+        """What ranks need to agree."""
+        self._ranks = Ranks(type(self).__name__, group)
+        # Of what they say before it is known that the device is right on all.
+        self._device = self._ranks.device
+        # What they agreed on so far: with two brains, no rank may call the other one.
+        self._history = ""
+        # Whether a call ended in the middle of what it changes.
+        self._is_torn = False
+
+    def _declare(self, density: float, number: int, place: torch.device) -> None:
+        """A brain without areas."""
         # What is declared, whose areas are whole; then also this rank's neurons of each, as `_part` names them.
         self._network = Network(density, number, "exact", place, None)
         self._local = Network(density, number, "exact", place, None)
@@ -286,8 +296,7 @@ class SplitBrain(Described):
             OSError: The file cannot be read; FileNotFoundError if there is none.
         """
         made = cls.__new__(cls)
-        made._ranks = Ranks(cls.__name__, group)
-        made._device, made._is_torn = made._ranks.device, False
+        made._begin(group)
 
         def read() -> tuple[Brain, dict[str, dict[str, Any]]]:
             place = checks.device("load", resolve_device(device, op="load"))
@@ -297,7 +306,7 @@ class SplitBrain(Described):
 
         # In eval mode nothing grows.
         brain, configs = made._agreed("load", read, lambda found: f"{digest(*found[0]._content())} {found[0].training}")
-        cls.__init__(made, brain.p, brain.seed, group, made._device)
+        made._declare(brain.p, brain.seed, made._device)
         made._ranks.together("load", lambda: made._take(brain._network, configs), made._device)
         return made
 
@@ -309,7 +318,13 @@ class SplitBrain(Described):
                 raise RuntimeError(f"{op}: the brain must not be used after a call that failed within a round: load it")
             return check()
 
-        return self._ranks.agreed(op, checked, lambda found: f"{op} {said(found)}", self._device)
+        def told(found: _Result) -> str:
+            text = f"{op} {said(found)}"
+            return f"{text}, after {self._history}" if self._history else text
+
+        result = self._ranks.agreed(op, checked, told, self._device)
+        self._history = hashlib.sha256(told(result).encode()).hexdigest()[:16]
+        return result
 
     def _range(self, n: int) -> range:
         """This rank's share of n neurons: whole blocks of the random graph, where there is one for each rank."""
