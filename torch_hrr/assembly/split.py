@@ -34,6 +34,7 @@ _Result = TypeVar("_Result")
 _DIGIT = 12
 # Sums are cut there, as rounds of a `Brain` do.
 _LARGEST_INPUT = 1 << 62
+# What other options of an area must be to be divided.
 _PLAIN = {"refracted": 0, "normalize": False, "refractory_period": 0, "ties": "index"}
 
 
@@ -52,9 +53,9 @@ class SplitBrain(Described):
     of a call: what is wrong or other on one of them is an error on all, before anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
-    graph on, twice where they learn. It keeps 4 bytes for every neuron of an area and, for each neuron up to its own
-    last one, 4 for the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`,
-    divided.
+    graph on (on a GPU from the first neuron on), twice where they learn. It keeps 4 bytes for every neuron of an area
+    and, for each neuron up to its own last one, 4 for the area and for each fiber and stimulus into it; learned
+    synapses take what they take in a `Brain`, divided.
 
     Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
     assemblies, refracted, normalised and inhibited areas, keyed ties. All methods are collective but `winners`,
