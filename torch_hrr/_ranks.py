@@ -27,7 +27,7 @@ class Ranks:
     def __init__(self, name: str, group: dist.ProcessGroup | None) -> None:
         """`name` is that of errors; `group` is the default one for None."""
         self._name = name
-        # What new_group gives to a process that the group is without.
+        # What new_group gives to a process outside of the group.
         outside: Any = dist.GroupMember.NON_GROUP_MEMBER
         if not (group is None or group is outside or isinstance(group, dist.ProcessGroup)):
             raise TypeError(f"{name}: group must be a ProcessGroup or None, got {type(group).__name__}")

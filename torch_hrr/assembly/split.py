@@ -299,14 +299,14 @@ class SplitBrain(Described):
         made = cls.__new__(cls)
         made._begin(group)
 
-        def read() -> tuple[Brain, dict[str, dict[str, Any]]]:
+        def read() -> tuple[Brain, dict[str, dict[str, Any]], str]:
             place = checks.device("load", resolve_device(device, op="load"))
             brain = Brain.load(path, key, device=place)
             made._device = place
-            return brain, made._divisible(brain._network)
+            # In eval mode nothing grows.
+            return brain, made._divisible(brain._network), f"{digest(*brain._content())} training={brain.training}"
 
-        # In eval mode nothing grows.
-        brain, configs = made._agreed("load", read, lambda found: f"{digest(*found[0]._content())} {found[0].training}")
+        brain, configs, _ = made._agreed("load", read, lambda found: found[2])
         made._declare(brain.p, brain.seed, made._device)
         made._ranks.together("load", lambda: made._take(brain._network, configs), made._device)
         return made
@@ -316,7 +316,7 @@ class SplitBrain(Described):
     def _agreed(self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str]) -> _Result:
         def checked() -> _Result:
             if self._is_torn:
-                raise RuntimeError(f"{op}: the brain must not be used after a call that failed within a round: load it")
+                raise RuntimeError(f"{op}: brain must not be used after a call that failed in a round: load its file")
             return check()
 
         def told(found: _Result) -> str:
