@@ -96,7 +96,7 @@ def projection(ranks: int, weak: bool) -> tuple[float, float]:
     def counted_draw(network: Any, firing: Any, fiber: Any, brain: int, first: int = 0) -> Any:
         nonlocal neurons
         neurons += fiber.counts.shape[1] - first // width * width
-        return draw(network, firing, fiber, brain, *((first,) if first else ()))
+        return draw(network, firing, fiber, brain, first)
 
     def counted_reduce(tensor: Any, *rest: Any) -> None:
         nonlocal sent

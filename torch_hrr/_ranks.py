@@ -19,6 +19,7 @@ class Ranks:
 
     Attributes:
         group: None where torch.distributed is not initialised.
+        device: One that the group communicates from: the CPU unless it cannot.
         rank: Of this process.
         count: How many there are.
     """
@@ -26,9 +27,18 @@ class Ranks:
     def __init__(self, name: str, group: dist.ProcessGroup | None) -> None:
         """`name` is that of errors; `group` is the default one for None."""
         self._name = name
+        # What new_group gives to a process outside of the group.
+        outside: Any = dist.GroupMember.NON_GROUP_MEMBER
+        if not (group is None or group is outside or isinstance(group, dist.ProcessGroup)):
+            raise TypeError(f"{name}: group must be a ProcessGroup or None, got {type(group).__name__}")
+        if group is outside or (group is not None and dist.get_rank(group) < 0):
+            raise ValueError(f"{name}: group must be one that this process is in, got another")
         self.group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
         self.rank = dist.get_rank(self.group) if self.group is not None else 0
         self.count = dist.get_world_size(self.group) if self.group is not None else 1
+        devices: Any = getattr(self.group, "_device_types", ())
+        here = torch.device("cpu")
+        self.device = here if here in devices or not devices else devices[0]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A group cannot be copied, and nothing here changes.

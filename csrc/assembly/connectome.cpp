@@ -149,6 +149,7 @@ struct ConnectomeCounts : Operator {
                 kName, ": counts must be a contiguous int32 tensor [n]");
     TORCH_CHECK(rows.defined() && rows.scalar_type() == at::kLong && rows.dim() == 1, kName,
                 ": rows must be an int64 tensor [m]");
+    check_same_device(kName, {"counts", counts}, {"rows", rows});
     TORCH_CHECK_VALUE(first >= 0 && first <= kMostNeurons - counts.size(0), kName,
                       ": first must be in 0..2^31 - 1 less the ", counts.size(0), " counts, got ", first);
     return rows.contiguous();

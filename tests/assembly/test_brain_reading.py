@@ -1,11 +1,14 @@
 """What is read of a brain between rounds: reading changes nothing, and stimuli are those of a dense brain."""
 
+import types
+
 import numpy as np
 import pytest
 import torch
 from dense_brain import oracle_of
 
 from torch_hrr.assembly import Brain
+from torch_hrr.assembly import _inputs as reading
 
 
 def brain_of(batch=None, **options):
@@ -115,3 +118,23 @@ def test_inputs_of_normalised_columns_are_divided_by_their_present_sums(batch):
     expect(["A", "B"])
     brain.load_state_dict(brain.state_dict())
     expect(["A", "B"])
+
+
+def test_reading_that_was_stopped_leaves_rounds_as_they_were(monkeypatch):
+    """Stopped between what came to fire and what no longer does: no half of a sum is taken for the whole."""
+    count = reading._ops._connectome_counts_
+
+    def interrupted(counts, rows, first, sign, *rest):
+        if sign < 0:
+            raise KeyboardInterrupt
+        count(counts, rows, first, sign, *rest)
+
+    brains = brain_of(), brain_of()
+    for brain in brains:
+        brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(reading, "_ops", types.SimpleNamespace(_connectome_counts_=interrupted))
+        brains[0].inputs("A", areas=["A"])
+    for brain in brains:
+        brain.project({}, {"A": ["A"]}, rounds=2)
+    assert torch.equal(brains[0].winners("A"), brains[1].winners("A"))

@@ -179,6 +179,8 @@ def test_bad_arguments_of_counts_are_errors():
     for wrong in (rows.int(), rows.view(1, 3)):
         with pytest.raises(RuntimeError, match=r"rows must be an int64 tensor \[m\]"):
             COUNTS(counts, wrong, 0, 1, 0.5, 0, 0)
+    with pytest.raises(RuntimeError, match="counts and rows must be on the same device"):
+        COUNTS(counts, rows.to("meta"), 0, 1, 0.5, 0, 0)
     for first, sign, p, said in (
         (-1, 1, 0.5, "first"),
         (2**31, 1, 0.5, "first"),

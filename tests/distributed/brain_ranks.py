@@ -10,6 +10,7 @@ import torch.distributed as dist
 from ranks import main
 
 from torch_hrr import IntegrityError, assembly
+from torch_hrr._ranks import Ranks
 
 SIZES = {"A": (1000, 30), "B": (701, 300), "C": (5, 2)}
 
@@ -102,6 +103,35 @@ def check_errors(group, split):
         split.project("s", "A")
     split.enable_plasticity()
     assert all(torch.equal(split.winners(name), before[name]) for name in SIZES)
+    others = [copy.deepcopy(split) for _ in range(2)]
+    others[0].project("s", "A")
+    with pytest.raises(ValueError, match="arguments must be the same on all ranks"):
+        others[mine].project("s", "A")
+
+
+def check_failures(group, split):
+    """What one rank cannot do is an error on all: before a call changes anything, and within a round."""
+    mine = dist.get_rank(group) == 1
+
+    def fail(*_):
+        raise MemoryError("no more")
+
+    whole = copy.deepcopy(split)
+    if mine:
+        whole._area_states = fail
+    with pytest.raises(MemoryError if mine else ValueError, match="no more" if mine else "of rank 1 are wrong"):
+        whole.add_area("D", 9, 4)
+    whole.__dict__.pop("_area_states", None)
+    whole.add_area("D", 9, 4)
+    for part in ("_use", "_candidates", "_grow"):
+        torn = copy.deepcopy(split)
+        if mine:
+            setattr(torn, part, fail)
+        with pytest.raises(MemoryError if mine else RuntimeError, match="no more" if mine else "^project: rank 1 has"):
+            torn.project("s", "A", 2)
+        with pytest.raises(RuntimeError, match="add_stimulus: brain must not be used after a call that failed"):
+            torn.add_stimulus("u", 4)
+        assert len(torn.winners("A")) == 30
 
 
 def check_files(group, folder):
@@ -126,12 +156,16 @@ def check_files(group, folder):
     loaded[-1].save(path)
     dist.barrier(group)
     check_same_weights(assembly.Brain.load(path), whole)
+    with pytest.raises(ValueError, match="arguments must be the same on all ranks"):
+        assembly.SplitBrain.load(path if rank != 1 else folder / f"whole-{ranks}", group=group)
     with pytest.raises(FileNotFoundError if rank == 1 else ValueError):
         assembly.SplitBrain.load(path if rank != 1 else folder / "none", group=group)
     with pytest.raises(TypeError if rank == 1 else ValueError):
         split.save(3 if rank == 1 else path)
-    with pytest.raises(TypeError if rank == 0 else RuntimeError, match="key" if rank == 0 else "rank 0 has failed"):
-        split.save(path, key="no bytes")
+    with pytest.raises(TypeError if rank == 0 else ValueError, match="key" if rank == 0 else "rank 0 are wrong"):
+        split.save(path, key="no bytes" if rank == 0 else None)
+    with pytest.raises(OSError if rank == 0 else RuntimeError, match="none" if rank == 0 else "rank 0 has failed"):
+        split.save(folder / "none" / "brain")
     return path
 
 
@@ -158,15 +192,21 @@ def check_bytes(rank):
     finally:
         dist.all_reduce, dist.all_gather = calls["all_reduce"], calls["all_gather"]
     # Inputs are less than 2^6 synapses: 30 bits.
-    assert 16 + 4 * (4 << 12) <= sum(sent) <= 16 + 4 * (3 * (4 << 12) + 4 * 30 + 24) < 4 * 200_000
+    assert 16 + 4 * (4 << 12) <= sum(sent) <= 24 + 4 * (3 * (4 << 12) + 4 * 30 + 40) < 4 * 200_000
 
 
 def check(rank):
     folder = pathlib.Path(sys.argv[2])
     groups = [dist.new_group(ranks) for ranks in ([0, 1, 2], [3, 4])]
     group = groups[0] if rank < 3 else groups[1]
+    with pytest.raises(ValueError, match="SplitBrain: group must be one that this process is in"):
+        assembly.SplitBrain(group=groups[rank < 3])
+    # Of NCCL, say: what ranks tell one another cannot lie on the CPU there.
+    assert Ranks("SplitBrain", dist.new_group(backend="cuda:gloo")).device.type == "cuda"
     check_ties(group)
-    check_errors(group, assembly.SplitBrain.load(check_files(group, folder), group=group))
+    split = assembly.SplitBrain.load(check_files(group, folder), group=group)
+    check_errors(group, split)
+    check_failures(group, split)
     check_bytes(rank)
     # What five ranks wrote, three and two go on with.
     path = check_files(None, folder)

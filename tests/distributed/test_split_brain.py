@@ -23,6 +23,18 @@ def test_one_rank_needs_no_group(tmp_path):
     assert split.winners("A").dtype == torch.int64 and split.device.type == "cpu" and split.p == 0.05
 
 
+def test_an_area_may_have_any_name():
+    brains = assembly.SplitBrain(0.1), assembly.Brain(0.1)
+    for brain in brains:
+        brain.add_stimulus("s", 9)
+        for name, k in (("A", 3), ("A\0", 2)):
+            brain.add_area(name, 20, k)
+        brain.project("s", ["A", "A\0"], 2)
+    assert all(torch.equal(*(brain.winners(name) for brain in brains)) for name in ("A", "A\0"))
+    with pytest.raises(TypeError, match="SplitBrain: group must be a ProcessGroup or None, got int"):
+        assembly.SplitBrain(group=3)
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [

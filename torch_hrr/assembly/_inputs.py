@@ -159,6 +159,8 @@ def base_counts(network: Network, firing: Tensor, fiber: FiberState, brain: int,
     known = int(fiber.delivered_count[brain])
     before = fiber.delivered[brain, : max(known, 0)]
     entered, left = firing[~torch.isin(firing, before)], before[~torch.isin(before, firing)]
+    # Until they are done: what stops in between leaves counts of no winners.
+    fiber.delivered_count[brain] = -1
     counts = fiber.counts[brain, first:]
     if known < 0 or len(entered) + len(left) > len(firing):
         counts.zero_()

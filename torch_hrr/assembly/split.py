@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
@@ -23,6 +24,8 @@ from torch_hrr.assembly._engines import ExactEngine
 from torch_hrr.assembly._network import Network, Plan, Projections, fiber_id
 from torch_hrr.assembly._state import FIXED_ONE, AreaState, FiberState, StimulusState
 from torch_hrr.assembly.brain import Brain
+from torch_hrr.io import digest
+from torch_hrr.io._contents import checked_options
 from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
@@ -31,6 +34,7 @@ _Result = TypeVar("_Result")
 _DIGIT = 12
 # Sums are cut there, as rounds of a `Brain` do.
 _LARGEST_INPUT = 1 << 62
+# What other options of an area must be to be divided.
 _PLAIN = {"refracted": 0, "normalize": False, "refractory_period": 0, "ties": "index"}
 
 
@@ -43,15 +47,15 @@ class SplitBrain(Described):
     neurons with equal ``x_j`` go to the lower index, after a scan of their numbers over ranks. Winners are those of
     `Brain`, bit for bit, with any number of ranks; every rank holds them, and which neurons ever won, of whole areas.
 
-    An area sends at most ``16 KiB ceil(bits / 12) + 4 w + 24`` bytes a rank and round, where `bits` are those of the
-    largest input in units of 2^-24 (35 below 2^11 fresh synapses, at most 62), and w is the largest number of winners
-    of a rank. A call sends 16 more, by which ranks compare its arguments: what is wrong or other on one of them is an
-    error on all, and nothing changes.
+    An area sends at most ``16 KiB ceil(bits / 12) + 4 w + 32`` bytes a rank and round, where `bits` are those of the
+    largest input in units of 2^-24 (35 below 2^11 fresh synapses, at most 63), and w is the largest number of winners
+    of a rank; a round 8 more, and a call 24. By these ranks hear of failures, and compare the brain and the arguments
+    of a call: what is wrong or other on one of them is an error on all, before anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
-    graph on, twice where they learn. It keeps 4 bytes for every neuron of an area and, for each neuron up to its own
-    last one, 4 for the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`,
-    divided.
+    graph on (on a GPU from the first neuron on), twice where they learn. It keeps 4 bytes for every neuron of an area
+    and, for each neuron up to its own last one, 4 for the area and for each fiber and stimulus into it; learned
+    synapses take what they take in a `Brain`, divided.
 
     Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
     assemblies, refracted, normalised and inhibited areas, keyed ties. All methods are collective but `winners`,
@@ -89,15 +93,26 @@ class SplitBrain(Described):
             ValueError: Another rank's arguments are wrong, or are not these.
         """
         op = type(self).__name__
-        self._ranks = Ranks(op, group)
-        # Of what ranks say before it is known that the device is right on all.
-        self._device = torch.device("cpu")
+        self._begin(group)
 
         def check() -> tuple[float, int, torch.device]:
             self._device = checks.device(op, resolve_device(device, op=op))
             return Real(0, 1)(op, "p", p), Seed()(op, "seed", seed), self._device
 
-        density, number, place = self._agreed(op, check, lambda found: str(found[:2]))
+        self._declare(*self._agreed(op, check, lambda found: str(found[:2])))
+
+    def _begin(self, group: dist.ProcessGroup | None) -> None:
+        """What ranks need to agree."""
+        self._ranks = Ranks(type(self).__name__, group)
+        # Of what they say before it is known that the device is right on all.
+        self._device = self._ranks.device
+        # What they agreed on so far: with two brains, no rank may call the other one.
+        self._history = ""
+        # Whether a call ended in the middle of what it changes.
+        self._is_torn = False
+
+    def _declare(self, density: float, number: int, place: torch.device) -> None:
+        """A brain without areas."""
         # What is declared, whose areas are whole; then also this rank's neurons of each, as `_part` names them.
         self._network = Network(density, number, "exact", place, None)
         self._local = Network(density, number, "exact", place, None)
@@ -171,12 +186,14 @@ class SplitBrain(Described):
             ValueError: Another rank's arguments are wrong, or are not these.
         """
 
-        def check() -> dict[str, Any]:
+        def check() -> tuple[dict[str, Any], list[AreaState]]:
             trial = self._trial()
             trial.declare_area(name, n, k, beta, w_max=w_max)
-            return self._supported("add_area", name, trial.areas[name])
+            config = self._supported("add_area", name, trial.areas[name])
+            # Memory for it, too, must be there on all ranks.
+            return config, self._area_states(config)
 
-        self._add_area(name, self._agreed("add_area", check, lambda config: repr((name, config))))
+        self._add_area(name, self._agreed("add_area", check, lambda found: repr((name, found[0])))[1])
 
     def neurons(self, area: str) -> range:
         """This rank's neurons of an area."""
@@ -200,7 +217,8 @@ class SplitBrain(Described):
         Raises:
             TypeError, ValueError: As `Brain.project`; the brain is unchanged.
             ValueError: Another rank's arguments are wrong, or are not these, or synapses grow there and not here.
-            RuntimeError: A rank is lost, or a rank's tables could not grow; rounds before it stay.
+            RuntimeError: A rank is lost, or a rank could not do its part of a round, for lack of memory, say. Winners
+                and supports can still be read; all collective calls are errors from then on.
         """
         op, network = "project", self._network
 
@@ -213,13 +231,12 @@ class SplitBrain(Described):
         count, plan = self._agreed(op, check, lambda found: f"{found}, plastic={network.plastic}")
         if plan is None or count == 0:
             return
-        for source, target in plan.areas:
-            self._use_fiber(source, target, network.fiber_config(source, target))
-        for stimulus, target in plan.stimuli:
-            self._use_stimulus(stimulus, target)
         self._local.plastic = network.plastic
+        self._is_torn = True
+        self._ranks.together(op, lambda: self._use(plan), self._device)
         for _ in range(count):
             self._round(plan)
+        self._is_torn = False
 
     def winners(self, area: str) -> Tensor:
         """The winners of the whole area: int64 ``[k]`` ascending; none before the first projection. A copy."""
@@ -240,13 +257,19 @@ class SplitBrain(Described):
 
         Args:
             path: Of the first rank; the others' must be a path, too.
-            key: As for `Brain.save`.
+            key: As for `Brain.save`, of the first rank.
 
         Raises:
             TypeError, ValueError, OSError: As `Brain.save`.
+            ValueError: Another rank's arguments are wrong, or synapses grow there and not here.
             RuntimeError: The first rank could not write.
         """
-        self._agreed("save", lambda: checked_path("save", path), lambda _: "")
+
+        def check() -> None:
+            checked_path("save", path)
+            checked_options("save", Brain.file_format, Brain.file_version, key)
+
+        self._agreed("save", check, lambda _: f"plastic={self.plastic}")
         whole = self._whole()
         self._ranks.together("save", lambda: None if whole is None else whole.save(path, key), self._device)
 
@@ -274,24 +297,35 @@ class SplitBrain(Described):
             OSError: The file cannot be read; FileNotFoundError if there is none.
         """
         made = cls.__new__(cls)
-        made._device = torch.device("cpu")
-        made._ranks = Ranks(cls.__name__, group)
+        made._begin(group)
 
-        def read() -> tuple[Brain, dict[str, dict[str, Any]]]:
+        def read() -> tuple[Brain, dict[str, dict[str, Any]], str]:
             place = checks.device("load", resolve_device(device, op="load"))
             brain = Brain.load(path, key, device=place)
             made._device = place
-            return brain, made._divisible(brain._network)
+            # In eval mode nothing grows.
+            return brain, made._divisible(brain._network), f"{digest(*brain._content())} training={brain.training}"
 
-        brain, configs = made._agreed("load", read, lambda found: repr(found[0].get_extra_state()))
-        cls.__init__(made, brain.p, brain.seed, group, made._device)
-        made._take(brain._network, configs)
+        brain, configs, _ = made._agreed("load", read, lambda found: found[2])
+        made._declare(brain.p, brain.seed, made._device)
+        made._ranks.together("load", lambda: made._take(brain._network, configs), made._device)
         return made
 
     # Ranks
 
     def _agreed(self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str]) -> _Result:
-        return self._ranks.agreed(op, check, lambda found: f"{op} {said(found)}", self._device)
+        def checked() -> _Result:
+            if self._is_torn:
+                raise RuntimeError(f"{op}: brain must not be used after a call that failed in a round: load its file")
+            return check()
+
+        def told(found: _Result) -> str:
+            text = f"{op} {said(found)}"
+            return f"{text}, after {self._history}" if self._history else text
+
+        result = self._ranks.agreed(op, checked, told, self._device)
+        self._history = hashlib.sha256(told(result).encode()).hexdigest()[:16]
+        return result
 
     def _range(self, n: int) -> range:
         """This rank's share of n neurons: whole blocks of the random graph, where there is one for each rank."""
@@ -332,15 +366,26 @@ class SplitBrain(Described):
 
     # Parts
 
-    def _add_area(self, name: str, config: Mapping[str, Any]) -> None:
-        area = self._network.add_area(name, config)
-        own = self._range(area.n)
+    def _area_states(self, config: Mapping[str, Any]) -> list[AreaState]:
+        """A new area, and this rank's neurons of it."""
+        own, index = self._range(config["n"]), len(self._network.areas)
         # Columns of the random graph are counted from 0: those before this rank's are no part of any sum.
-        divided = {**config, "n": own.stop, "k": min(area.k, len(own)), "tie_id": 0}
-        # By indices that no whole area has.
-        part = AreaState(~area.index, divided, 1, self._network.device)
-        self._local.areas |= {name: area, _part(name): part}
+        divided = {**config, "n": own.stop, "k": min(config["k"], len(own))}
+        # Parts have indices that no whole area has.
+        pair = (index, config), (~index, divided)
+        return [AreaState(number, {**each, "tie_id": 0}, 1, self._device) for number, each in pair]
+
+    def _add_area(self, name: str, states: list[AreaState]) -> None:
+        self._network.areas[name] = states[0]
+        self._local.areas |= {name: states[0], _part(name): states[1]}
         self._order.append((name,))
+
+    def _use(self, plan: Plan) -> None:
+        """What fires for the first time comes into use."""
+        for source, target in plan.areas:
+            self._use_fiber(source, target, self._network.fiber_config(source, target))
+        for stimulus, target in plan.stimuli:
+            self._use_stimulus(stimulus, target)
 
     def _use_fiber(self, source: str, target: str, config: Mapping[str, Any]) -> FiberState:
         """The synapses from an area onto this rank's neurons of another."""
@@ -369,6 +414,10 @@ class SplitBrain(Described):
 
     def _round(self, plan: Plan) -> None:
         chosen = {target: self._choose(plan, target) for target in dict.fromkeys(self._targets(plan))}
+        self._ranks.together("project", lambda: self._grow(plan, chosen), self._device)
+
+    def _grow(self, plan: Plan, chosen: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        """What follows on this rank from the winners, its own and all of them, of each target."""
         for target, (own, _) in chosen.items():
             part = self._local.areas[_part(target)]
             part.winners[0, : len(own)] = own
@@ -427,7 +476,8 @@ class SplitBrain(Described):
 
     def _choose(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
         """This rank's winners of an area and all of them: int64, ascending."""
-        candidates, inputs = self._candidates(plan, target)
+        find = functools.partial(self._candidates, plan, target)
+        candidates, inputs = self._ranks.together("project", find, self._device)
         wins, counts = self._selected(inputs, self._network.areas[target].k)
         neurons = candidates[wins]
         sent = torch.zeros(max(counts), dtype=torch.int32, device=neurons.device)
@@ -504,12 +554,13 @@ class SplitBrain(Described):
         pairs = self._ranks.collected(torch.stack([rows, part.neuron_of[0, columns].long()], 1).int())
         values = self._ranks.collected(weights)
         # A row knows the slots of the whole area that it knew of each part: those come in one order.
-        known = self._ranks.reduced(fiber.known.clone(), dist.ReduceOp.SUM)
+        used = int(self._network.areas[source].slots[0, 0])
+        known = self._ranks.reduced(fiber.known[:, :used].clone(), dist.ReduceOp.SUM)
         if brain is not None:
             network = brain._network
             whole = network.add_fiber(source, target, fiber.config())
             _file(torch.cat(pairs).long(), torch.cat(values), network.areas[source], network.areas[target], whole)
-            whole.known.copy_(known)
+            whole.known[:, :used] = known
 
     def _take(self, network: Network, configs: Mapping[str, Mapping[str, Any]]) -> None:
         """This rank's part of a whole brain."""
@@ -535,7 +586,7 @@ class SplitBrain(Described):
         return (neurons >= own.start) & (neurons < own.stop)
 
     def _take_area(self, name: str, area: AreaState, config: Mapping[str, Any]) -> None:
-        self._add_area(name, config)
+        self._add_area(name, self._area_states(config))
         part = self._local.areas[_part(name)]
         _copy_area(area, self._network.areas[name])
         neurons = area.neuron_of[0, : int(area.slots[0, 0])][self._is_own(area)]
@@ -558,8 +609,8 @@ class SplitBrain(Described):
 
 
 def _part(area: str) -> str:
-    """How this rank's neurons of an area are named beside it: as no name that can be declared."""
-    return f"{area}\0"
+    """How this rank's neurons of an area are named beside it: as UTF-8 has no text, and so no area."""
+    return f"{area}\ud800"
 
 
 def _copy_area(area: AreaState, copy: AreaState) -> None:
