@@ -18,7 +18,7 @@ SYSTEMS = {"hrr", "assembly", "field", "encoding", "hierarchy"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 # What a kernel may include besides kernels/: the language, the CUDA toolkit, the header-only part of torch.
 CUDA = re.compile(r"^(cuda|cufft|cooperative_groups|cub/|thrust/|nv/|device_)")
-PLATFORM = {"immintrin.h", "sys/mman.h"}
+PLATFORM = {"immintrin.h", "sys/mman.h", "cpuid.h"}
 
 
 def sources(folder, suffixes):

@@ -1,3 +1,4 @@
+// Calls of operators from bytes, each watched for what operators.h says.
 #include "operators.h"
 
 #include <ATen/ATen.h>
