@@ -201,6 +201,7 @@ class VectorStore(NamedVectors):
                 raise RuntimeError(
                     f"save: {place} must be as this store last read or wrote it, got a file changed since"
                 )
+            self._verified("save")
             super().save(path, key)
             self._saw(place, _state_of(place))
 
@@ -228,7 +229,7 @@ class VectorStore(NamedVectors):
 
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self._with_settings(self._verified("save"))
+        return self._with_settings(self.vectors.to(_CPU))
 
     @classmethod
     def _from_content(
