@@ -595,6 +595,13 @@ class Watch:
             raise AssertionError(f"{self.what} took {time.process_time() - self.start:.1f} s")
 
 
+def is_vast(metadata):
+    """Whether a brain of so many neurons is described that its own maps of them are beyond the limit."""
+    held = [at(metadata, place) for place in places(metadata)]
+    areas = [one["n"] for one in held if isinstance(one, dict) and {"n", "k"} <= one.keys()]
+    return any(isinstance(n, int) and 4 * n > BYTES // 2 for n in areas)
+
+
 def judged(path, content, original, key):
     """(figure, reason) of a file: content says what it holds, or original what it held before it was damaged."""
     import torch_hrr
@@ -608,7 +615,9 @@ def judged(path, content, original, key):
         if "embedder must be the one that the machine in" in str(error):
             return "refused", ""  # as documented: the caller lacks what the file asks for
         return "other exceptions", f"load: {traceback.format_exc()}"
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, MemoryError) and content is not None and is_vast(content[2]):
+            return "refused", ""  # as documented, too
         return "other exceptions", f"load: {traceback.format_exc()}"
     try:
         if why := difference(found, content or original):

@@ -201,7 +201,6 @@ class VectorStore(NamedVectors):
                 raise RuntimeError(
                     f"save: {place} must be as this store last read or wrote it, got a file changed since"
                 )
-            self._verified("save")
             super().save(path, key)
             self._saw(place, _state_of(place))
 
@@ -229,7 +228,10 @@ class VectorStore(NamedVectors):
 
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self._with_settings(self.vectors.to(_CPU))
+        return self._with_settings(self._verified("save"))
+
+    def _outline(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self._with_settings(torch.empty(len(self), self._dim, dtype=self._dtype, device="meta"))
 
     @classmethod
     def _from_content(
