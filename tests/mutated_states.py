@@ -33,7 +33,7 @@ import warnings
 
 FIGURES = ("tried", "refused", "loaded equal", "loaded different", "other exceptions")
 # Of memory beyond what the process has, for a load or a call: the files are of a few KB.
-BYTES = 24 << 20
+BYTES = 8 << 20
 # Of computing, and until a process that hangs is ended.
 SECONDS, PATIENCE = 1.0, 30
 KEY = b"a secret"

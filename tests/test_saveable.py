@@ -277,6 +277,8 @@ def classes_turned(tensors, metadata):
         pytest.param("dynamic_field", lambda _, said: said["config"].pop("noise"), id="a value left out"),
         pytest.param("dynamic_field", lambda _, said: said.update(eval=[]), id="no module in eval mode"),
         pytest.param("dynamic_field", lambda _, said: said.update(eval=["", ""]), id="a module twice in eval mode"),
+        pytest.param("dynamic_field", lambda _, said: said.update(eval=None), id="nothing for modules in eval mode"),
+        pytest.param("hierarchy", lambda _, said: said["levels"][1]["layers"][0].pop("center"), id="one of before"),
         pytest.param("field_brain", lambda _, said: said.update(spatial=[999, 999, 99]), id="a field of a gigabyte"),
         pytest.param("item_memory", lambda held, _: held.update(codes=held.pop("vectors")), id="codes for vectors"),
         pytest.param("lsm_classifier", classes_turned, id="labels of other columns"),

@@ -282,7 +282,10 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
                 if kind is SoftHebb and "center" not in own:
                     # From before inputs were centred.
                     layer.center = False
-                    made_of.update({weight.replace("weight", name): getattr(layer, name) for name in ("mean", "sums")})
+                    held = {weight.replace("weight", name): getattr(layer, name) for name in ("mean", "sums")}
+                    if held.keys() & tensors.keys():
+                        raise ValueError(f"{weight} of a layer that does not say whether inputs are centred")
+                    made_of.update(held)
                 level.add_layer(layer)
             level.steps = integer("load", "steps", steps, 0)
             made.add_level(level)

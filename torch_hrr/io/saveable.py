@@ -193,10 +193,10 @@ class Saveable:
         """The object of a file's content; IntegrityError where there is none."""
         with files.enough_memory(path):
             try:
-                has_modes = issubclass(cls, nn.Module) and cls._has_modes
-                resting: list[str] | None = metadata.pop("eval", None) if has_modes else None
+                says_modes = issubclass(cls, nn.Module) and cls._has_modes and "eval" in metadata
+                resting: list[str] = metadata.pop("eval") if says_modes else []
                 made = cls._restored(tensors, metadata, device, **options)
-                if resting is not None:
+                if says_modes:
                     module = cast(nn.Module, made)
                     for name in resting:
                         module.get_submodule(name).training = False
