@@ -46,51 +46,10 @@ LATER |= {"torch_hrr.lsm_generator": {"embedder"}}
 NUMBERS = [-1, 0, 1, 2, 3, 7, -(2**31), 2**31 - 1, 2**31, 2**32, 2**40, 2**53, 2**63 - 1, 2**63, -(2**63), 2**64]
 NUMBERS += [10**30, 2**999, 1e308, -1e308, 5e-324, 1e-8, 0.5, -0.5, 1.0, -0.0, 1.5, math.nan, math.inf, -math.inf]
 TEXTS = [
-    "",
-    "a",
-    "0",
-    "-1",
-    "5",
-    " 7 ",
-    "1_000",
-    "\u0663",
-    "+4",
-    "1e3",
-    "0.5",
-    "nan",
-    "None",
-    "True",
-    "float32",
-    "save",
-]
-TEXTS += [
-    "a.b",
-    "\0",
-    "é",
-    "x" * 5000,
-    "__class__",
-    "load_state_dict",
-    "cpu",
-    "meta",
-    "exact",
-    "sampled",
-    "half",
-    "sum",
-]
+    "", "a", "0", "-1", "5", " 7 ", "1_000", "\u0663", "+4", "1e3", "0.5", "nan", "None", "True", "float32", "save",
+    "a.b", "\0", "é", "x" * 5000, "__class__", "load_state_dict", "cpu", "meta", "exact", "sampled", "half", "sum",
+]  # fmt: skip
 OTHERS = [None, True, False, [], {}, [None], [[]], [0], ["a"], ["a", "a"], {"a": 1}, {"": None}, [[1, [2, [3]]]]]
-ITEMSIZE = {
-    "BF16": 2,
-    "BOOL": 1,
-    "C64": 8,
-    "F16": 2,
-    "F32": 4,
-    "F64": 8,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
-    "I16": 2,
-    "I32": 4,
-}
-ITEMSIZE |= {"I64": 8, "I8": 1, "U16": 2, "U32": 4, "U64": 8, "U8": 1}
 
 
 def sealed(content, old=False, key=None):
@@ -162,9 +121,6 @@ def examples():
     }
 
 
-# ---- damage
-
-
 def damaged(rng, data, donor):
     """The bytes of a file, changed without regard to what they mean."""
     raw, size = bytearray(data), len(data)
@@ -205,9 +161,8 @@ def damaged(rng, data, donor):
 
     def length():
         told = int.from_bytes(data[:8], "little")
-        one = rng.choice(
-            (told + rng.randint(-9, 9), 0, 1, size, size - 8, 2**31, 2**63, 2**64 - 1, rng.getrandbits(64))
-        )
+        ends = 0, 1, size, size - 8, 2**31, 2**63, 2**64 - 1
+        one = rng.choice((told + rng.randint(-9, 9), *ends, rng.getrandbits(64)))
         raw[:8] = (one % 2**64).to_bytes(8, "little")
 
     def spliced():
@@ -224,9 +179,6 @@ def damaged(rng, data, donor):
     one = rng.choice(kinds)
     one()
     return one.__name__, bytes(raw)
-
-
-# ---- content that is sealed anew
 
 
 def places(value, path=()):
@@ -252,11 +204,8 @@ def another(rng, value, donor):
         near += [float(value)] if abs(value) < 2**1000 else []
     elif isinstance(value, str):
         near = [value + "a", value[:-1], value.upper(), value[::-1], f" {value}", f"0{value}", [value], {value: value}]
-        near += (
-            [int(value), int(value) + 1, str(int(value) + 2**64), f"+{value}"]
-            if re.fullmatch(r"-?[0-9]+", value)
-            else []
-        )
+        if re.fullmatch(r"-?[0-9]+", value):
+            near += [int(value), int(value) + 1, str(int(value) + 2**64), f"+{value}"]
     elif isinstance(value, list):
         near = [value[:-1], value[1:], value[::-1], value * 2, [value], rng.sample(value, len(value)), value * 200]
         near += [[*value, one] for one in (*NUMBERS[:4], None, "a")] + [{str(i): one for i, one in enumerate(value)}]
@@ -327,13 +276,13 @@ def change_tensors(rng, content, donor):
         other = rng.choice([*tensors])
         tensors[name], tensors[other] = tensors[other], tensors[name]
     elif kind == 3:
-        wanted = rng.choice([*ITEMSIZE])
+        wanted = rng.choice([*DTYPES])
         if rng.random() < 0.5:
             values = numbers(dtype, raw)
             values = values.real if values.is_complex() and wanted != "C64" else values
             tensors[name] = [wanted, shape, raw_of(values.to(torch.float64).to(DTYPES[wanted]))]
         else:
-            size = math.prod(shape) * ITEMSIZE[wanted]
+            size = math.prod(shape) * DTYPES[wanted].itemsize
             tensors[name] = [wanted, shape, (raw * (1 + size // max(1, len(raw))))[:size].ljust(size, b"\1")]
     elif kind == 4:
         count = math.prod(shape)
@@ -357,21 +306,9 @@ def change_tensors(rng, content, donor):
             except (RuntimeError, NotImplementedError):  # torch has no such kernel for the dtype
                 values = torch.zeros_like(values)
         else:
-            ends = [
-                0,
-                1,
-                -1,
-                2,
-                len(values),
-                max(shape, default=1),
-                max(shape, default=1) - 1,
-                -(2**31),
-                2**31 - 1,
-                2**63 - 1,
-                0.5,
-                1e30,
-            ]
-            ends += [math.nan, math.inf, -math.inf, -0.0, 2**24, 2**24 + 1, -(2**63), 1e-40, values[0].item()]
+            size = max(shape, default=1)
+            ends = [0, 1, -1, 2, len(values), size, size - 1, -(2**31), 2**31 - 1, 2**63 - 1, 0.5, 1e30, math.nan]
+            ends += [math.inf, -math.inf, -0.0, 2**24, 2**24 + 1, -(2**63), 1e-40, values[0].item()]
             for _ in range(rng.choice((1, 1, 2, len(values)))):
                 place = rng.randrange(len(values))
                 try:
@@ -425,9 +362,6 @@ def resealed(rng, content, donor, formats):
         change = rng.choice((change_metadata, change_metadata, change_tensors, change_tensors, change_sizes))
         told.append(change(rng, content, donor))
     return ", ".join(told), content
-
-
-# ---- what loads
 
 
 def same(found, said, later=()):
@@ -573,9 +507,6 @@ def use(found):
             raise AssertionError(f"no use of {type(found).__name__}")
 
 
-# ---- the process that loads
-
-
 class Watch:
     """Memory and computing that a step may take; what it took too much of is a finding."""
 
@@ -620,8 +551,12 @@ def judged(path, content, original, key):
             return "refused", ""  # as documented, too
         return "other exceptions", f"load: {traceback.format_exc()}"
     try:
-        if why := difference(found, content or original):
-            return "loaded different", why
+        why = difference(found, content or original)
+    except Exception:
+        return "other exceptions", f"content: {traceback.format_exc()}"
+    if why:
+        return "loaded different", why
+    try:
         if content is not None:
             with Watch("a call"):
                 use(found)
@@ -727,11 +662,8 @@ def main():
         return 0
     figures, failures = run(options.classes, options.mutations, options.seed, options.only)
     for name, number, what, figure, reason in failures:
-        print(
-            f"{name} --seed {options.seed} --only {number}: {figure}, {what}\n    {reason.strip()}".replace(
-                "\n", "\n    "
-            )
-        )
+        lines = [f"{name} --seed {options.seed} --only {number}: {figure}, {what}", *reason.strip().splitlines()]
+        print("\n    ".join(lines))
     figures["all"] = {each: sum(one[each] for one in figures.values()) for each in FIGURES}
     print(f"{'seed ' + str(options.seed):40}", *(f"{each:>17}" for each in FIGURES))
     for name, one in figures.items():
