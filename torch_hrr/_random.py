@@ -43,7 +43,12 @@ def seeded_generator(seed: int, device: torch.device = _CPU) -> torch.Generator:
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> None:
-    """ValueError where the state is that of a generator of another kind of device, which counts otherwise."""
-    if state.shape != generator.get_state().shape:
+    """ValueError for the state of a generator of another kind of device, which counts otherwise, or of none."""
+    before = generator.get_state()
+    if state.shape != before.shape:
         raise ValueError(f"random numbers of another kind of device than {generator.device}")
     generator.set_state(state)
+    if not torch.equal(generator.get_state(), state):
+        # Torch leaves out what no generator gives.
+        generator.set_state(before)
+        raise ValueError("random numbers that no generator gives")

@@ -248,6 +248,8 @@ class SampledEngine:
             prefix = ".".join(parts[:-1])
             if parts[0] == "fiber" and parts[-1] == "drawn":
                 sources, targets, weights = (state[f"{prefix}.{each}"] for each in ("sources", "targets", "weights"))
+                if state[key].shape != (2,):
+                    raise ValueError("a fiber of other neurons")
                 fiber = _Fiber(sources, targets, weights, *state[key].tolist())
                 self._fibers[areas[int(parts[1])], areas[int(parts[2])]] = fiber
             elif parts[0] == "stimulus" and parts[-1] == "counts":
@@ -271,7 +273,8 @@ class SampledEngine:
             sampling.require(fiber.weights, torch.float32)
             if not len(fiber.sources) == len(fiber.targets) == len(fiber.weights) or not fiber.weights.isfinite().all():
                 raise ValueError("a fiber with other edges")
-            if fiber.rows > self._areas[source].known or fiber.columns > self._areas[target].known:
+            known = self._areas[source].known, self._areas[target].known
+            if not (0 <= fiber.rows <= known[0] and 0 <= fiber.columns <= known[1]):
                 raise ValueError("a fiber with other neurons")
         for (_, target), synapses in self._synapses.items():
             sampling.require(synapses.counts, torch.float32)

@@ -227,8 +227,6 @@ class AssemblyClassifier(Parameters, Described, Saveable):
             raise ValueError("entries that no classifier has")
         made.brain, made.assemblies = brain, assemblies.to(brain.device)
         made.classes_, made.n_features_in_ = found, inputs
-        if made._content()[1] != metadata:
-            raise ValueError("entries that no classifier has")
         return made
 
 

@@ -22,6 +22,7 @@ from torch_hrr.encoding.conventions import CONVENTIONS, ConventionName, counted,
 from torch_hrr.encoding.relative import RelativePositionBias, attention_weights
 from torch_hrr.encoding.tables import MappedTable
 from torch_hrr.io import Saveable
+from torch_hrr.io.saveable import check_shape
 from torch_hrr.runtime.device import resolve_device_or_cpu
 
 _MEGABYTE = 2**20
@@ -134,17 +135,14 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         self.accelerator = Accelerator(config.acceleration(), where)
         self.table = table
         self._configure(config)
-        weight = None
+        weight, place = None, "meta" if self.accelerator.device.type == "meta" else "cpu"
         if table is None:
-            size = (config.vocab_size, config.embedding_dim)
-            weight = torch.empty(
-                size, dtype=config.dtype, device="meta" if self.accelerator.device.type == "meta" else "cpu"
-            )
+            weight = torch.empty((config.vocab_size, config.embedding_dim), dtype=config.dtype, device=place)
             self._draw(weight, generator)
         self.register_parameter("weight", None if weight is None else nn.Parameter(weight))
         self.frequencies = self._new_frequencies()
         window = config.relative_position_window
-        self.relative_bias = RelativePositionBias(window, device="cpu") if config.use_relative_position else None
+        self.relative_bias = RelativePositionBias(window, device=place) if config.use_relative_position else None
         self.to(self.accelerator.device)
         self._compile_if_asked()
 
@@ -511,13 +509,13 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
         table: MappedTable | None = options["table"]
-        if set(metadata) != {"config"}:
-            raise ValueError("other entries than a configuration")
         if ("weight" in tensors) is not (table is None):
             raise ValueError(
                 "no table: give the mapped one as table=" if table is None else "a table beside the given one"
             )
         config = SinusoidalConfig.from_metadata(metadata["config"])
+        if table is None:
+            check_shape(tensors, "weight", (config.vocab_size, config.embedding_dim))
         embedder = cls(config, table, device="meta")
         embedder.load_state_dict(tensors, assign=True)
         embedder.accelerator = Accelerator(config.acceleration(), device if table is None else table.device)

@@ -61,6 +61,7 @@ class _Estimator(Parameters, Described, Saveable):
     """A machine, its embedder where inputs are tokens, and a file for both."""
 
     _reads_values = True
+    _later = LiquidStateMachine._later
     # Drawn by `fit`, or for who looks at it before.
     _machine: LiquidStateMachine | None = None
     # Two tensors that are learned beside the machine's read-out, and what a file calls them.
@@ -736,8 +737,11 @@ class LSMClassifier(SoftmaxEstimator):
                 raise ValueError("labels without a read-out")
             return
         self.classes_, index = labels("load", "classes", classes, self._held[0].shape[1])
-        if self._held[0].shape[0] != 2 * self.machine.units or len(self.classes_) != len(index):
+        if self._held[0].shape[0] != 2 * self.machine.units or not len(self.classes_) == len(index) > 0:
             raise ValueError("a read-out of another shape")
+        if self.classes_.tolist() != list(classes):
+            # In another order they would be those of other columns.
+            raise ValueError("labels that do not ascend")
         if self._seen is not None:
             features, label = self._seen
             fits = (

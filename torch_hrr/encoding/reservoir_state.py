@@ -34,6 +34,7 @@ class ReservoirState(Saveable, DescribedModule):
     """The buffers of a `LiquidStateMachine`, which its class documents."""
 
     _reads_values = True
+    _later = frozenset({"embedder"})
     input_dim: int
     units: int
     density: float

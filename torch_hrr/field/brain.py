@@ -37,6 +37,7 @@ from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, takes
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary, check_single, vector
 from torch_hrr.io import Saveable
+from torch_hrr.io.saveable import check_shape
 from torch_hrr.runtime import resolve_device
 from torch_hrr.runtime.graph import CapturedCalls, can_capture
 from torch_hrr.runtime.memory import check_free
@@ -169,6 +170,7 @@ class FieldBrain(Saveable, DescribedModule):
     """
 
     file_format = "torch_hrr.field_brain"
+    _later = frozenset({"seed"})
     learner: ClassVar[str] = "imprint"
     _learners: ClassVar[dict[str, type[FieldBrain]]] = {}
     """Classes of the other learners, which enter themselves: they build on this one."""
@@ -447,6 +449,11 @@ class FieldBrain(Saveable, DescribedModule):
     def _from_settings(
         cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
+        check_shape(tensors, "field", (*settings["spatial"], settings["channels"]))
+        if "patterns" in settings:
+            check_shape(tensors, "library.contexts", (settings["patterns"], settings["sensory_dim"]))
+        if tensors["prediction"].numel() < settings["sensory_dim"]:
+            raise ValueError(f"prediction of {settings['sensory_dim']}, got {tensors['prediction'].numel()}")
         # Files of before hold no seed but that of the noise.
         settings = {"seed": int(tensors["key"][0]), **settings}
         cycle, dtype = integer("load", "cycle", settings.pop("cycle"), 0), getattr(torch, settings.pop("dtype"))

@@ -19,6 +19,7 @@ from torch_hrr.hierarchy.layers import LEARN, HebbianCore, Layer, ReactiveLayer,
 from torch_hrr.hierarchy.level import HierarchicalLevel, joined, real, through, to_learn
 from torch_hrr.hierarchy.softhebb import SoftHebb
 from torch_hrr.io import Saveable
+from torch_hrr.io.saveable import check_shape
 
 Hook = Callable[[HierarchicalLevel, Tensor], None]
 _LAYERS: dict[str, type[Layer]] = {"ReactiveLayer": ReactiveLayer, "HebbianCore": HebbianCore, "SoftHebb": SoftHebb}
@@ -36,6 +37,7 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
     """
 
     file_format = "torch_hrr.hierarchy"
+    _later = frozenset({"center", "losers", "scaled", "power"})
 
     def __init__(self) -> None:
         """An empty hierarchy; `add_level` fills it."""
@@ -268,19 +270,22 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             level_settings = dict(given)
             layers, steps = level_settings.pop("layers"), level_settings.pop("steps")
             sizes = (level_settings["temporal_resolution"] - 1, level_settings["input_size"])
-            _check_shape(tensors, f"levels.{number}.window", sizes)
-            _check_shape(tensors, f"levels.{number}.held", (level_settings["output_size"],))
+            check_shape(tensors, f"levels.{number}.window", sizes)
+            check_shape(tensors, f"levels.{number}.held", (level_settings["output_size"],))
             level = HierarchicalLevel(**level_settings)
             for i, layer_settings in enumerate(layers):
                 own = dict(layer_settings)
                 kind: Any = _LAYERS[own.pop("class")]
                 weight = f"levels.{number}.layers.{i}.weight"
-                _check_shape(tensors, weight, (own["output_size"], own["input_size"]))
+                check_shape(tensors, weight, (own["output_size"], own["input_size"]))
                 layer = kind(**own, device=device, dtype=tensors[weight].dtype)
                 if kind is SoftHebb and "center" not in own:
                     # From before inputs were centred.
                     layer.center = False
-                    made_of.update({weight.replace("weight", name): getattr(layer, name) for name in ("mean", "sums")})
+                    held = {weight.replace("weight", name): getattr(layer, name) for name in ("mean", "sums")}
+                    if held.keys() & tensors.keys():
+                        raise ValueError(f"{weight} of a layer that does not say whether inputs are centred")
+                    made_of.update(held)
                 level.add_layer(layer)
             level.steps = integer("load", "steps", steps, 0)
             made.add_level(level)
@@ -295,9 +300,3 @@ class HierarchyManager(Shared, Saveable, DescribedModule):
             if len(level.layers):
                 level.check("load")
         return made
-
-
-def _check_shape(tensors: Mapping[str, Tensor], name: str, sizes: tuple[Any, ...]) -> None:
-    """ValueError unless a file's tensor has these sizes: nothing larger than the file is made of what it says."""
-    if tuple(tensors[name].shape) != sizes:
-        raise ValueError(f"{name} of {list(sizes)}, got {list(tensors[name].shape)}")

@@ -68,7 +68,7 @@ class HeldVectors(Saveable, DescribedModule):
         return self._content()
 
     def _from_state(self, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device) -> Self:
-        return self._from_content(tensors, metadata, device)
+        return self._restored(tensors, metadata, device)
 
     @writable_anywhere
     @torch.no_grad()

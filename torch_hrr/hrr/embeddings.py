@@ -24,6 +24,7 @@ from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, 
 from torch_hrr.hrr import functional
 from torch_hrr.hrr.modules import empty_matrix, taken, widen
 from torch_hrr.io import Saveable
+from torch_hrr.runtime.device import resolve_parameter_device
 
 _Place = torch.device | str | int | None
 _DRAWN: dict[str, Spec] = {"seed": Seed().or_none(), "device": Device(), "dtype": Dtype().or_none()}
@@ -50,6 +51,8 @@ class Encoder(Saveable, DescribedModule):
 
     def reset_parameters(self) -> None:
         """Draws the vectors of the seed again, as after ``to_empty``."""
+        if next(self.buffers()).is_meta:
+            return
         # Where the vectors are decides nothing about how they are drawn.
         with torch.no_grad(), torch.device("cpu"):
             self._draw(seeded_generator(self.seed))
@@ -81,6 +84,17 @@ class Encoder(Saveable, DescribedModule):
         settings["seed"], settings["dtype"] = int(settings["seed"]), tensors["weight"].dtype
         return super()._from_settings(settings, tensors, device, **options)
 
+    @classmethod
+    def _from_content(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        # Checked without memory, as nothing need be drawn.
+        made = super()._from_content(tensors, metadata, torch.device("meta"), **options)
+        place = resolve_parameter_device(device, op="load")
+        for name, tensor in tensors.items():
+            setattr(made, name, tensor.to(place))
+        return made
+
 
 class _Table(Encoder):
     """N vectors, one of which a value stands for; of F features the record that binds each to a role of its own."""
@@ -107,7 +121,7 @@ class _Table(Encoder):
     def reset_parameters(self) -> None:
         """Draws the vectors of the seed again, as after ``to_empty``."""
         super().reset_parameters()
-        if self.roles is not None:
+        if self.roles is not None and not self.roles.is_meta:
             with torch.no_grad(), torch.device("cpu"):
                 self.roles.copy_(_rows(len(self.roles), self.dim, seeded_generator(self.seed ^ _ROLES)))
         self._bind()

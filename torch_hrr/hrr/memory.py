@@ -410,20 +410,22 @@ class ItemMemory(Searchable):
     def _from_state(self, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device) -> Self:
         if set(tensors) != {"vectors"}:
             raise ValueError("entries that no memory has")
-        return self._from_content(tensors, metadata, device, quantized=self._quantized)
+        return self._restored(tensors, metadata, device, quantized=self._quantized)
 
     @classmethod
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
-        items, *codes = (tensors[name] for name in ("vectors", *_CODES) if name in tensors)
-        if len(tensors) != 1 + len(codes) or set(metadata) != {"names"}:
-            raise ValueError("entries that no memory has")
+        items, codes = tensors["vectors"], [tensors[name] for name in _CODES if name in tensors]
         check_floating("load", "vectors", items)
         if codes:
             check_codes(items, *codes)
         place = resolve_device(device)
         quantized = bool(codes) if options.get("quantized") is None else options["quantized"]
+        if not quantized:
+            # The caller does not want them.
+            for name in _CODES:
+                tensors.pop(name, None)
         made = cls.__new__(cls)
         Searchable.__init__(made)
         held: Any = tuple(each.to(place) for each in codes) or None

@@ -230,6 +230,9 @@ class VectorStore(NamedVectors):
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self._with_settings(self._verified("save"))
 
+    def _outline(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self._with_settings(torch.empty(len(self), self._dim, dtype=self._dtype, device="meta"))
+
     @classmethod
     def _from_content(
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any

@@ -185,8 +185,6 @@ class Record(SharedVectors):
         record = cls({name: tensors[f"role.{i}"].to(place) for i, name in enumerate(roles)})
         for i, name in enumerate(fillers):
             record.set(name, tensors[f"filler.{i}"].to(place))
-        if len(tensors) != len(roles) + len(fillers) or len(metadata) != 2:
-            raise ValueError("entries that no record has")
         return record
 
     def _role(self, op: str, role: str) -> Tensor:
@@ -268,12 +266,11 @@ class _Structure(SharedVectors):
     ) -> Self:
         vector = tensors["vector"]
         given = {"directed": metadata["directed"]} if "directed" in metadata else {}
-        structure = cls(vector.shape[-1], seed=int(metadata["seed"]), device=device, dtype=vector.dtype, **given)
-        structure._vector = vector.to(structure._vector.device)
+        # Without memory, which the vector has.
+        structure = cls(vector.shape[-1], seed=int(metadata["seed"]), device="meta", dtype=vector.dtype, **given)
+        structure._vector = vector.to(resolve_device(device, op="load"))
         if isinstance(structure, _Counted):
             structure._length = integer("load", "length", metadata["length"], 0)
-        if structure._settings() != metadata or len(tensors) > 1:
-            raise ValueError(f"entries that no {cls.__name__} has")
         return structure
 
     def _summary(self) -> dict[str, Any]:

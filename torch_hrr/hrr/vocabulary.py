@@ -339,8 +339,6 @@ class Vocabulary(NamedVectors):
         check_vector("load", "vectors", vectors, (len(names), vectors.shape[1]))
         check_finite("load", "vectors", vectors)
         vocabulary._extend(dict(zip(names, vectors.to(vocabulary.device).unbind(), strict=True)))
-        if vocabulary._content()[1] != metadata or len(tensors) > 1:
-            raise ValueError("entries that no vocabulary has")
         return vocabulary
 
     def _extend(self, vectors: dict[str, Tensor]) -> None:

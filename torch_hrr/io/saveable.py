@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from torch_hrr import _moved
+from torch_hrr._checks import brief
 from torch_hrr._compile import outside_graphs
 from torch_hrr._shared import is_out_of_memory
 from torch_hrr.io import files
+from torch_hrr.io._contents import canonical_json
 from torch_hrr.io.files import IntegrityError
 from torch_hrr.runtime.device import resolve_device
 
@@ -37,6 +40,8 @@ class Saveable:
     """Whether an object reads its tensors, so that it cannot be on a device without memory."""
     _has_modes: ClassVar[bool] = True
     """Whether train and eval mode of a module differ, so that its files keep them."""
+    _later: ClassVar[frozenset[str]] = frozenset()
+    """Names of values that files of earlier versions lack."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Lets `torch_hrr.load` find a class that states a format."""
@@ -61,7 +66,7 @@ class Saveable:
             tensors, metadata = self._content()
             # Files of modules that are all in train mode are as ever.
             if isinstance(self, nn.Module) and self._has_modes:
-                resting = [name for name, module in self.named_modules() if not module.training]
+                resting = _resting(self)
                 metadata = {**metadata, "eval": resting} if resting else metadata
             files.save(path, tensors, metadata, format=self.file_format, version=self.file_version, key=key)
 
@@ -108,6 +113,10 @@ class Saveable:
         state = cast(nn.Module, self).state_dict()
         return {name: value for name, value in state.items() if not name.endswith("_extra_state")}, self._settings()
 
+    def _outline(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+        """`_content`, or the same with tensors without memory where that costs less."""
+        return self._content()
+
     def _settings(self) -> Mapping[str, Any]:
         """The arguments of the module, as JSON can hold them, but for what its tensors say."""
         return {}
@@ -128,6 +137,7 @@ class Saveable:
         """The object of a content whose seal is right; anybody can seal one without a key, so that all is checked.
 
         Raises what such checks raise (KeyError, TypeError, ValueError and the like) for a content that no object has.
+        What is taken for something else need not be found here: `_restored` finds it.
         """
         made = cls._from_settings(dict(metadata), tensors, device, **options)
         own, _ = made._content()
@@ -138,6 +148,23 @@ class Saveable:
             if (place.shape, place.dtype) != (value.shape, value.dtype):
                 raise ValueError(f"{name} of {place.dtype} {list(place.shape)}, got {value.dtype} {list(value.shape)}")
             place.copy_(value)
+        return made
+
+    @classmethod
+    def _restored(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
+    ) -> Self:
+        """`_from_content`, whose object has the tensors of the content and says the values that it says."""
+        text = canonical_json(metadata)
+        made = cls._from_content(tensors, metadata, device, **options)
+        own, said = made._outline()
+        for name, tensor in tensors.items():
+            found = own.get(name)
+            if found is None or (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
+                raise ValueError(f"a tensor {name!r} of {tensor.dtype} {list(tensor.shape)}")
+        known = canonical_json(dict(said))
+        if known != text and (where := _unlike(json.loads(known), json.loads(text), cls._later)):
+            raise ValueError(f"metadata{where}")
         return made
 
     @classmethod
@@ -166,16 +193,46 @@ class Saveable:
         """The object of a file's content; IntegrityError where there is none."""
         with files.enough_memory(path):
             try:
-                resting: list[str] = metadata.pop("eval", []) if issubclass(cls, nn.Module) and cls._has_modes else []
-                made = cls._from_content(tensors, metadata, device, **options)
-                for name in resting:
-                    cast(nn.Module, made).get_submodule(name).training = False
+                says_modes = issubclass(cls, nn.Module) and cls._has_modes and "eval" in metadata
+                resting: list[str] = metadata.pop("eval") if says_modes else []
+                made = cls._restored(tensors, metadata, device, **options)
+                if says_modes:
+                    module = cast(nn.Module, made)
+                    for name in resting:
+                        module.get_submodule(name).training = False
+                    if not resting or [name for name in _resting(module) if name in resting] != resting:
+                        raise ValueError(f"metadata['eval'] = {brief(resting)}")
                 return made
             except _REFUSALS as error:
                 if isinstance(error, IntegrityError) or is_out_of_memory(error):
                     raise
                 where = os.fsdecode(path)
                 raise IntegrityError(f"load: {where} must describe a {cls.__name__}, got {error}") from error
+
+
+def check_shape(tensors: Mapping[str, Tensor], name: str, sizes: Iterable[Any]) -> None:
+    """ValueError unless a file's tensor has these sizes: nothing larger than the file is made of what it says."""
+    if list(tensors[name].shape) != [*sizes]:
+        raise ValueError(f"{name} of {[*sizes]}, got {list(tensors[name].shape)}")
+
+
+def _resting(module: nn.Module) -> list[str]:
+    """The names of the modules in eval mode."""
+    return [name for name, each in module.named_modules() if not each.training]
+
+
+def _unlike(said: Any, facts: Any, later: frozenset[str], where: str = "") -> str:
+    """Where plain values are not those of a file, "" if nowhere: 1 and 1.0 are one number, and True is none."""
+    if isinstance(said, dict) and isinstance(facts, dict):
+        if names := (facts.keys() - said.keys()) | (said.keys() - facts.keys() - later):
+            return f"{where} with {'no' if names <= said.keys() else 'a'} {sorted(names)[0]!r}"
+        parts = [(said[name], facts[name], f"{where}[{name!r}]") for name in facts]
+    elif isinstance(said, list) and isinstance(facts, list) and len(said) == len(facts):
+        parts = [(one, fact, f"{where}[{at}]") for at, (one, fact) in enumerate(zip(said, facts, strict=True))]
+    else:
+        is_same = said == facts and isinstance(said, bool) == isinstance(facts, bool)
+        return "" if is_same else f"{where} = {brief(facts)}, not {brief(said)}"
+    return next(filter(None, (_unlike(one, fact, later, at) for one, fact, at in parts)), "")
 
 
 def load(
