@@ -141,9 +141,9 @@ struct QuantizedCleanup : Operator {
                                                      const Int& top_k) {
     check_floating(kName, {{"query", query}, {"rows", rows}});
     check_rank(kName, {"query", query}, 1, "[..., D]");
+    TORCH_CHECK_VALUE(rows.dim() == 2, kName, ": rows must be [N, D], got ", sizes_of<Int>(rows));
     const Int dim = check_same_last<Int>(kName, {"query", query}, {"rows", rows});
     check_not_empty_last<Int>(kName, {"query", query});
-    TORCH_CHECK_VALUE(rows.dim() == 2, kName, ": rows must be [N, D], got ", sizes_of<Int>(rows));
     const Int items = sizes_of<Int>(rows)[0];
     check_table<Int>({"codes", codes}, at::kChar, {items, dim}, rows);
     check_table<Int>({"bounds", bounds}, at::kFloat, {items, Int(kernels::kQuantizedBounds)}, rows);

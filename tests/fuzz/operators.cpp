@@ -215,7 +215,7 @@ Tensor tensor(Reader& in, const Tensor& before) {
   int64_t count = 1;
   bool large = false;
   for (const int64_t size : sizes) {
-    large = __builtin_mul_overflow(count, size, &count) || large;
+    large = __builtin_mul_overflow(count, size, &count) || size > 1 << 20 || large;
   }
   // Nothing of this size is computed here, but Meta must answer, and a size of zero beside it is no memory.
   if (layout == kMeta || large || count > kMostElements) {
@@ -268,7 +268,8 @@ Tensor tensor(Reader& in, const Tensor& before) {
                  ? before.flatten().slice(0, before.numel() - count).view(sizes)
                  : fill(sizes);
     case kNegative:
-      return c10::isFloatingType(dtype) ? at::_neg_view(fill(sizes)) : fill(sizes);
+      // Torch itself negates before it calls an operator, and cannot negate the smallest types.
+      return c10::isFloatingType(dtype) && dtype != at::kFloat8_e4m3fn ? at::_neg_view(fill(sizes)) : fill(sizes);
     case kConjugate:
       return fill(sizes).conj();
     case kQuantized:
@@ -428,6 +429,8 @@ constexpr const char* kOfTorch[] = {kShortOfMemory,
                                     "Could not run '",
                                     "There were no tensor arguments to this function",
                                     "ZeroTensors are immutable",
+                                    "negation fallback does not support",
+                                    " fallback doesn't currently support mutable TensorLists",
                                     "Cannot copy out of meta tensor",
                                     "Storage size calculation overflowed",
                                     "Stride calculation overflowed",
