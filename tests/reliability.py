@@ -193,7 +193,7 @@ libFuzzer turns bytes into calls of every registered overload, public and privat
 layout, rank and size, undefined, on Meta, overlapping, sharing memory, with values from NaN to 2^127, and any numbers
 and words. Under AddressSanitizer and UndefinedBehaviorSanitizer each call must return or raise an error of torch that
 names the operator, in both cases twice alike, bit for bit; write only into what its schema says, and nothing if it
-raises; and return on Meta what it returns on the CPU. A quarter each is also asked for a first, a second and a forward
+raises; and return on Meta what it returns on the CPU. Most calls are also asked for a first, a second or a forward
 derivative.
 
 {parts["fuzz"]}
