@@ -125,18 +125,18 @@ test-all: $(VENV)/.test-tools $(VENV)/.docs-tools onnx-tools test
 	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure --parallel $(JOBS) -R '^kernels\.'
 
-# Malformed calls, fuzzing of the operators, mutated files, sanitizers, repeats and the other minors, into
-# docs/reliability.md: three hours on two cores, an hour of them for the fuzzer. It needs Clang with libFuzzer.
+# Writes docs/reliability.md: fuzzing of the operators, changed files, what test-python reports of malformed calls and
+# repeats, the other minors. Three hours on two cores, one of them for the fuzzer. It needs Clang with libFuzzer.
 CLANG ?= $(or $(shell command -v clang++),clang++-14)
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 3600
 MUTATIONS ?= 10000
-reliability: $(VENV)/.test-tools
+reliability: test-python
 	cmake -G Ninja -S . -B $(FUZZ) -DCMAKE_CXX_COMPILER=$(CLANG) -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 \
 	  -DTORCH_HRR_CUDA_ON_HOST=OFF -DTORCH_HRR_SANITIZE=address,undefined,fuzzer-no-link \
 	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
-	cmake --build $(FUZZ) --target fuzz_operators op_tests --parallel $(JOBS)
-	$(PY) tests/reliability.py --build $(FUZZ) --seconds $(FUZZ_SECONDS) --mutations $(MUTATIONS) --minors $(MINORS)
+	cmake --build $(FUZZ) --target fuzz_operators --parallel $(JOBS)
+	$(PY) tests/reliability.py --build $(FUZZ) --report $(REPORTS)/python/tests.xml --seconds $(FUZZ_SECONDS) --mutations $(MUTATIONS) --minors $(MINORS)
 
 # Lines and branches of kernels/ and csrc/ that the C++ tests of kernels and operators and the operators' Python tests
 # reach, in a separate build. Branches that only exceptions take do not count. COVERAGE_TESTS= leaves Python out.
