@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "operators.h"
@@ -44,8 +45,10 @@ int main(int argc, char** argv) {
   std::map<std::string, Count> counts;
   long faults = 0;
   std::mt19937 random(0);
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
-    std::ifstream file(entry.path(), std::ios::binary);
+  // Sorted, so that what happens once happens again.
+  const std::filesystem::directory_iterator folder(argv[1]);
+  for (const auto& path : std::set<std::filesystem::path>(begin(folder), end(folder))) {
+    std::ifstream file(path, std::ios::binary);
     const std::vector<char> seed((std::istreambuf_iterator<char>(file)), {});
     for (int copy = 0; copy <= std::atoi(argv[2]); ++copy) {
       std::vector<uint8_t> bytes(seed.begin(), seed.end());
@@ -58,7 +61,7 @@ int main(int argc, char** argv) {
       ++(outcome.error.empty() ? count.returned : count.raised);
       if (!outcome.fault.empty()) {
         ++faults;
-        std::printf("FAULT %s %s copy %d: %s (%s) %s\n", outcome.call.c_str(), entry.path().c_str(), copy,
+        std::printf("FAULT %s %s copy %d: %s (%s) %s\n", outcome.call.c_str(), path.c_str(), copy,
                     outcome.fault.c_str(), outcome.error.c_str(), outcome.arguments.c_str());
       }
     }

@@ -53,7 +53,8 @@ const std::vector<c10::OperatorHandle>& operators() {
   static const std::vector<c10::OperatorHandle> found = [] {
     std::vector<c10::OperatorName> names;
     for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-      if (name.name.starts_with("torch_hrr::")) {
+      // The tensors of project_ refer to one another, as a Brain keeps them: it does not look for false references.
+      if (name.name.starts_with("torch_hrr::") && name.name != "torch_hrr::project_") {
         names.push_back(name);
       }
     }
@@ -212,17 +213,15 @@ Tensor tensor(Reader& in, const Tensor& before) {
     const uint8_t code = in.byte();
     return code < 240 ? code : kSizes[code - 240];
   });
-  int64_t count = 1;
-  bool large = false;
+  // Of the elements, and of what a size of zero hides.
+  int64_t count = 1, extent = 1;
   for (const int64_t size : sizes) {
-    large = __builtin_mul_overflow(count, size, &count) || size > 1 << 20 || large;
+    count = size == 0 ? 0 : std::min(count, kMostElements + 1) * std::min(size, kMostElements + 1);
+    extent = std::min(extent, kMostElements + 1) * std::clamp<int64_t>(size, 1, kMostElements + 1);
   }
-  // Nothing of this size is computed here, but Meta must answer, and a size of zero beside it is no memory.
-  if (layout == kMeta || large || count > kMostElements) {
-    if (count == 0 && layout != kMeta) {
-      return at::empty(sizes, dtype);
-    }
-    return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
+  // Nothing larger is computed here, but Meta must answer, and a size of zero beside a large one is no memory.
+  if (layout == kMeta || extent > kMostElements) {
+    return at::empty(sizes, at::TensorOptions(layout == kMeta || count != 0 ? at::kMeta : at::kCPU).dtype(dtype));
   }
   const bool integral = c10::isIntegralType(dtype, /*includeBool=*/true);
   const auto fill = [&](at::IntArrayRef shape) {
