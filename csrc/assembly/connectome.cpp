@@ -27,16 +27,20 @@ void check_range(const char* op, const char* name, const Tensor& rows) {
   }
 }
 
+// Column blocks of so many rows that a thread takes at a time.
+int64_t grain_of(const kernels::GapTables& tables, int64_t rows) {
+  constexpr double kEdgesPerChunk = 32768;
+  const double edges_per_block = static_cast<double>(rows) * (1 + tables.p * static_cast<double>(tables.width));
+  return static_cast<int64_t>(std::max(1.0, kEdgesPerChunk / std::max(1.0, edges_per_block)));
+}
+
 // Pieces of work are column blocks of rows, numbered row by row: threads share few rows as well as many.
 void deliver_on_cpu(const Tensor& rows, double p, uint64_t key, const Tensor& counts) {
   const int64_t n = counts.size(-1);
-  constexpr double kEdgesPerChunk = 32768;
   const auto tables = gap_tables(p);
   const int64_t k = rows.size(-1);
   const int64_t width = tables->width;
   const int64_t blocks = kernels::block_count(*tables, n);
-  const double edges_per_piece = static_cast<double>(k) * (1 + p * static_cast<double>(width));
-  const auto grain = static_cast<int64_t>(std::max(1.0, kEdgesPerChunk / std::max(1.0, edges_per_piece)));
   kernels::DeliverParams common;
   common.tables = tables.get();
   common.key = key;
@@ -44,7 +48,7 @@ void deliver_on_cpu(const Tensor& rows, double p, uint64_t key, const Tensor& co
   common.n = n;
   auto* out = counts.mutable_data_ptr<int32_t>();
   const auto* in = rows.const_data_ptr<int64_t>();
-  at::parallel_for(0, counts.numel() / n * blocks, grain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, counts.numel() / n * blocks, grain_of(*tables, k), [&](int64_t begin, int64_t end) {
     const auto& kernels = kernels::kernel_table<kernels::ConnectomeKernels>();
     while (begin < end) {
       const int64_t row = begin / blocks;
@@ -108,13 +112,9 @@ struct ConnectomeInputs : Operator {
 // that a first column within one costs those before it.
 void add_on_cpu(const kernels::DeliverParams& common, int64_t first, int64_t n, int32_t* counts) {
   const int64_t width = common.tables->width;
-  constexpr double kEdgesPerChunk = 32768;
-  const double edges_per_block =
-      static_cast<double>(common.row_count) * (1 + common.tables->p * static_cast<double>(width));
-  const auto grain = static_cast<int64_t>(std::max(1.0, kEdgesPerChunk / std::max(1.0, edges_per_block)));
   const int64_t first_block = first / width;
-  at::parallel_for(first_block, kernels::block_count(*common.tables, first + n), grain,
-                   [&](int64_t begin, int64_t end) {
+  at::parallel_for(first_block, kernels::block_count(*common.tables, first + n),
+                   grain_of(*common.tables, common.row_count), [&](int64_t begin, int64_t end) {
                      const auto& kernels = kernels::kernel_table<kernels::ConnectomeKernels>();
                      kernels::DeliverParams params = common;
                      params.n = first + n;

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <vector>
 
 #include "csrc/encoding/sinusoid.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
@@ -205,11 +203,8 @@ struct Rotate::Formula {
     }
     if (wanted[2]) {
       const at::ScalarType type = c10::promoteTypes(angles.scalar_type(), compute_type(inputs[2].scalar_type()));
-      const Tensor products = angles.to(type) * inputs[1].to(type).unsqueeze(-1);
-      // Of no dimensions torch would sum over all.
-      std::vector<int64_t> leading(static_cast<size_t>(products.dim() - 1));
-      std::iota(leading.begin(), leading.end(), 0);
-      grads[2] = leading.empty() ? products : products.sum(leading);
+      // Summed over all dimensions but the last by the caller, as every gradient.
+      grads[2] = angles.to(type) * inputs[1].to(type).unsqueeze(-1);
     }
     return grads;
   }
