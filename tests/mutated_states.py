@@ -15,7 +15,6 @@ import argparse
 import copy
 import functools
 import hashlib
-import hmac
 import json
 import math
 import os
@@ -52,8 +51,10 @@ TEXTS = [
 OTHERS = [None, True, False, [], {}, [None], [[]], [0], ["a"], ["a", "a"], {"a": 1}, {"": None}, [[1, [2, [3]]]]]
 
 
-def sealed(content, old=False, key=None):
+def file_of(content, old=False, key=None):
     """The bytes of a file with this content, whatever it is; not by the code that is tested."""
+    from cases.storage import sealed
+
     format, version, metadata, tensors = content
     header, data, entries = {}, b"", {}
     for name, (dtype, shape, raw) in tensors.items():
@@ -61,11 +62,7 @@ def sealed(content, old=False, key=None):
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     manifest = {"format": format, "metadata": metadata, "tensors": entries, "version": version}
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    raw, algorithm = text.encode(), "sha256" if key is None else "hmac-sha256"
-    seal = hashlib.sha256(raw).hexdigest() if key is None else hmac.new(key, raw, "sha256").hexdigest()
-    said = {"manifest": text, algorithm: seal} if old else {"torch_hrr": f"{algorithm} {seal} {text}"}
-    head = json.dumps({"__metadata__": said, **header}).encode()
+    head = json.dumps({"__metadata__": sealed(manifest, key, old), **header}).encode()
     return len(head).to_bytes(8, "little") + head + data
 
 
@@ -377,7 +374,7 @@ def same(found, said, later=()):
 
 
 def held_by(found):
-    """The content of an object, as `sealed` takes it."""
+    """The content of an object, as `file_of` takes it."""
     from torch_hrr.io._contents import _NAMES, to_bytes
 
     tensors, metadata = found._content()
@@ -587,7 +584,7 @@ def child(classes, first, count, seed, only):
     wanted = formats if classes == ["all"] else classes
     os.write(1, f"{json.dumps([wanted])}\n".encode())
     for name in wanted:
-        files = {key: sealed(made[name], key=key) for key in (None, KEY)}
+        files = {key: file_of(made[name], key=key) for key in (None, KEY)}
         path.write_bytes(files[None])
         if (result := judged(path, made[name], None, None)) != ("loaded equal", ""):
             raise AssertionError(f"{name} unchanged: {result[0]}, {result[1]}")
@@ -596,11 +593,11 @@ def child(classes, first, count, seed, only):
             donor, content, key = made[rng.choice(formats)], None, None
             if number % 2:
                 key = rng.choice((None, KEY))
-                what, data = damaged(rng, files[key], sealed(donor))
+                what, data = damaged(rng, files[key], file_of(donor))
             else:
                 what, content = resealed(rng, made[name], donor, formats)
-                data = sealed(content, old=rng.random() < 0.1)
-            if data in (sealed(donor), sealed(donor, key=key)):
+                data = file_of(content, old=rng.random() < 0.1)
+            if data in (file_of(donor), file_of(donor, key=key)):
                 content = donor
             path.write_bytes(data)
             os.write(1, f"{json.dumps([name, number, what])}\n".encode())

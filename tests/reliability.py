@@ -19,7 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import torch
@@ -30,6 +30,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from cases import ALL_CASES  # noqa: E402
 from cases.base import LANES  # noqa: E402
 from fuzz import corpus  # noqa: E402
+
+from bench.markdown import table  # noqa: E402
+from torch_hrr.runtime import get_device_info  # noqa: E402
 
 # What a group of tests shows, and its modules.
 GROUPS = {
@@ -57,11 +60,6 @@ SANITIZERS = {
 LIMITS = ("-timeout=60", "-rss_limit_mb=0", "-malloc_limit_mb=0", "-max_len=2048", "-print_final_stats=1")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = f"| {' | '.join(columns)} |\n|---{'|---:' * (len(columns) - 1)}|\n"
-    return head + "".join(f"| {' | '.join(str(cell) for cell in row)} |\n" for row in rows)
-
-
 def number(value: int) -> str:
     return f"{value:,}"
 
@@ -76,9 +74,9 @@ def tests(report: pathlib.Path) -> tuple[str, int]:
         group = [test for test in ran if test.get("classname", "").removeprefix("tests.") in names]
         kinds = collections.Counter(child.tag for test in group for child in test)
         failed = kinds["failure"] + kinds["error"]
-        rows.append((title, number(len(group)), kinds["skipped"], failed))
+        rows.append((title, number(len(group)), number(kinds["skipped"]), number(failed)))
         failures += failed
-    return table(("what", "tests", "skipped", "failed"), rows), failures
+    return table("what | tests | skipped | failed", rows, left=1), failures
 
 
 def lanes() -> str:
@@ -87,8 +85,8 @@ def lanes() -> str:
     for lane, meaning in LANES.items():
         reasons = collections.Counter(case.holes[lane].reason for case in ALL_CASES if not case.takes(lane))
         why = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
-        rows.append((meaning, sum(case.takes(lane) for case in ALL_CASES), why))
-    return table(("lane", "overloads", "others, and why"), rows)
+        rows.append((meaning, number(sum(case.takes(lane) for case in ALL_CASES)), why))
+    return table("lane | overloads | others, and why", rows, left=1)
 
 
 def malformed() -> int:
@@ -100,12 +98,9 @@ def states(mutations: int, folder: pathlib.Path) -> tuple[str, int]:
     command = [sys.executable, "tests/mutated_states.py", "--mutations", str(mutations), "--json", str(file)]
     status = subprocess.call(command, cwd=ROOT)
     found = json.loads(file.read_text())["classes"]
-    found.pop("all", None)
-    total: collections.Counter[str] = collections.Counter()
-    for counts in found.values():
-        total.update(counts)
-    rows = [(f"{len(found)} classes and variants of them", *(number(total[name]) for name in total))]
-    return table(("saved states", *total), rows), status
+    total = found.pop("all")
+    rows = [(f"{len(found)} classes and variants of them", *map(number, total.values()))]
+    return table(" | ".join(("saved states", *total)), rows, left=1), status
 
 
 def usable(fuzzer: pathlib.Path, start: pathlib.Path) -> list[str]:
@@ -143,10 +138,10 @@ def fuzz(build: pathlib.Path, seconds: int, jobs: int, folder: pathlib.Path) -> 
             print(log[-6000:])
         units = sum(int(count) for log in logs for count in re.findall(r"number_of_executed_units: (\d+)", log))
         edges = max((int(count) for log in logs for count in re.findall(r"cov: (\d+)", log)), default=0)
-        rows.append((isa, number(units), number(edges), number(len(list(grown.iterdir()))), sum(found)))
+        rows.append((isa, number(units), number(edges), number(len(list(grown.iterdir()))), number(sum(found))))
         failures += sum(found)
     title = f"{len(corpus.names())} overloads, {number(calls)} calls to start from, {seconds} s on {jobs} cores"
-    return table((title, "inputs", "edges", "kept", "findings"), rows), failures
+    return table(f"{title} | inputs | edges | kept | findings", rows, left=1), failures
 
 
 def minors(asked: Sequence[str]) -> tuple[str, int]:
@@ -157,9 +152,7 @@ def minors(asked: Sequence[str]) -> tuple[str, int]:
 
 
 def page(parts: dict[str, str]) -> str:
-    with open("/proc/cpuinfo") as file:
-        model = re.search(r"model name\s*: (.*)", file.read())
-    where = f"torch {torch.__version__.split('+')[0]}, {model[1] if model else 'an unknown processor'}"
+    where = f"torch {torch.__version__.split('+')[0]}, {get_device_info()['device_name']}"
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     return f"""# Reliability
 

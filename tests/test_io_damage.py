@@ -1,7 +1,6 @@
 """Content decides: files that other tools wrote anew load, damaged, foreign and forged ones are one error."""
 
 import hashlib
-import hmac
 import json
 import os
 import pathlib
@@ -9,7 +8,7 @@ import pathlib
 import pytest
 import safetensors.torch
 import torch
-from cases.storage import assert_same, small
+from cases.storage import assert_same, sealed, small
 
 import torch_hrr
 from torch_hrr.io import IntegrityError, digest, load, open_mapped, save, saveable_classes
@@ -134,14 +133,6 @@ def test_other_programs_files_are_refused(path):
         safetensors.torch.save_file({"w": torch.ones(2)}, path, metadata)
         with pytest.raises(IntegrityError, match="was not written by torch_hrr"):
             load(path, format=FORMAT)
-
-
-def sealed(manifest, key=None, old=False):
-    """The metadata of a file whose seal is right, whatever its manifest says."""
-    text = manifest if isinstance(manifest, str) else json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-    raw, algorithm = text.encode(), "sha256" if key is None else "hmac-sha256"
-    seal = hashlib.sha256(raw).hexdigest() if key is None else hmac.new(key, raw, "sha256").hexdigest()
-    return {"manifest": text, algorithm: seal} if old else {"torch_hrr": f"{algorithm} {seal} {text}"}
 
 
 def entry(data=b"\1", **changes):

@@ -38,7 +38,7 @@ def test_a_fault_is_found(fault, found, monkeypatch, tmp_path):
     content = mutated_states.held_by(EXAMPLES["torch_hrr.tree"]())
     content[2]["seed"] = "5"
     path = tmp_path / "file"
-    path.write_bytes(mutated_states.sealed(content))
+    path.write_bytes(mutated_states.file_of(content))
     assert mutated_states.judged(path, content, None, None) == ("loaded equal", "")
     monkeypatch.setattr(torch_hrr, "load", fault)
     assert mutated_states.judged(path, content, None, None)[0] == found
