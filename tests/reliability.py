@@ -51,7 +51,7 @@ GROUPS = {
     ),
 }
 PARTS = ("fuzz", "states", "tests", "minors")
-# The least of these that a processor may have comes last.
+# Those that this machine or build lacks are left out.
 ISAS = ("avx512", "avx2", "scalar")
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=0",
@@ -156,13 +156,13 @@ def page(parts: dict[str, str]) -> str:
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     return f"""# Reliability
 
-`make reliability` measures this, here on {day}: {where}, {os.cpu_count()} cores, no GPU. It fails if anything below
-does.
+`make reliability` measures this, here on {day}: {where}, {os.cpu_count()} cores, no GPU. The
+command fails if a test failed or anything was found.
 
 ## Tests
 
 The table of operators has {number(malformed())} malformed calls, each an argument with one defect on the CPU or on
-Meta. Nothing in these groups is expected to fail.
+Meta. No test of these groups is marked as expected to fail.
 
 {parts["tests"]}
 {parts["minors"]}
