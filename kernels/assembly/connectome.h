@@ -137,17 +137,20 @@ KERNEL_ISA_END
 
 // Edges of rows that were drawn before, block by block. A row has a place; its list of a block are columns of the
 // block, 16 bits each in blocks of at most kNarrowWidth columns and 32 bits in wider ones, of which those not below the
-// block's width are no edges.
+// block's width are no edges. From the density kLeastInBits on it is a bit for every column instead.
 struct KeptEdges {
   static constexpr int32_t kNotDrawn = -1;  // lengths of lists that are drawn and kept at the next use
   static constexpr int32_t kTooLong = -2;   // and of those that are drawn at every use
   void* columns = nullptr;                  // [blocks, places, capacity]
   int32_t* lengths = nullptr;               // [blocks, places]
   int64_t places = 0;
-  int64_t capacity = 0;  // of a list: a multiple of kListGrain
+  int64_t capacity = 0;  // of a list: a multiple of kListGrain; of bits, as many numbers of 16 bits
 };
 constexpr int64_t kNarrowWidth = int64_t{1} << 15;
 constexpr int64_t kListGrain = 16;
+
+// Bits take as much memory as lists or less, here and there half as much again, and 64 columns are seen at once.
+constexpr double kLeastInBits = 0x1p-5;
 
 inline int64_t bytes_of_column(const GapTables& tables) {
   return tables.width <= kNarrowWidth ? 2 : 4;

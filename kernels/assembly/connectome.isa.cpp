@@ -169,6 +169,108 @@ inline void for_each_list(const Params& params, int64_t block, uint32_t width, G
   }
 }
 
+// Bits of a group's rows while they are drawn.
+struct BitGroup {
+  static constexpr int64_t kMostWords = static_cast<int64_t>(kEdgesPerBlock / kLeastInBits) / 64;
+  Group<uint16_t> lists;
+  int64_t numbers[kPhiloxLanes];
+  uint64_t* kept[kPhiloxLanes];    // where a row's bits stay, or null
+  int32_t* lengths[kPhiloxLanes];  // not below 0 once they are there
+  uint64_t bits[kPhiloxLanes][kMostWords + 1];
+};
+
+constexpr int64_t long_words(int64_t width) {
+  return (width + 63) / 64;
+}
+
+// use(row's number, its bits) for every row of params (DeliverParams or MatchParams), bits from `width` on 0.
+template <typename Params, typename Use>
+inline void for_each_bits(const Params& params, int64_t block, uint32_t width, BitGroup& group, const Use& use) {
+  const PhiloxKey key = philox_key(params.key);
+  const auto words = static_cast<size_t>(long_words(width));
+  const auto draw_group = [&] {
+    const int live = group.lists.live;
+    __builtin_memset(group.bits, 0, static_cast<size_t>(live) * sizeof(group.bits[0]));
+    draw<false>(*params.tables, key, static_cast<uint32_t>(block), width, group.lists,
+                [&](int64_t lane, const uint16_t* columns, int64_t length) {
+                  for (int64_t i = 0; i < length; ++i) {
+                    group.bits[lane][columns[i] / 64] |= uint64_t{1} << (columns[i] % 64);
+                  }
+                });
+    for (int lane = 0; lane < live; ++lane) {
+      uint64_t* const bits = group.bits[lane];
+      // What is no edge has the column `width`.
+      bits[width / 64] &= ~(uint64_t{1} << (width % 64));
+      if (group.kept[lane] != nullptr) {
+        __builtin_memcpy(group.kept[lane], bits, words * sizeof(uint64_t));
+        *group.lengths[lane] = 0;
+      }
+      use(group.numbers[lane], bits);
+    }
+    group.lists.to_scratch();
+  };
+  group.lists.to_scratch();
+  for (int64_t r = 0; r < params.row_count; ++r) {
+    uint64_t* kept = nullptr;
+    int32_t* length = nullptr;
+    if (params.kept != nullptr && params.places[r] >= 0) {
+      const auto bits_at = [&](int64_t place) {
+        const int64_t list = block * params.kept->places + place;
+        return reinterpret_cast<uint64_t*>(static_cast<uint16_t*>(params.kept->columns) + list * params.kept->capacity);
+      };
+      // Places are in no order.
+      const int64_t ahead = r + 2 < params.row_count ? params.places[r + 2] : -1;
+      for (size_t word = 0; ahead >= 0 && word < words; word += 8) {
+        __builtin_prefetch(bits_at(ahead) + word);
+      }
+      kept = bits_at(params.places[r]);
+      length = &params.kept->lengths[block * params.kept->places + params.places[r]];
+      if (*length >= 0) {
+        use(r, static_cast<const uint64_t*>(kept));
+        continue;
+      }
+    }
+    const int lane = group.lists.live++;
+    group.lists.rows[lane] = static_cast<uint32_t>(params.rows[r]);
+    group.lists.numbers[lane] = lane;
+    group.numbers[lane] = r;
+    group.kept[lane] = kept;
+    group.lengths[lane] = length;
+    if (group.lists.live == kPhiloxLanes) {
+      draw_group();
+    }
+  }
+  if (group.lists.live > 0) {
+    draw_group();
+  }
+}
+
+template <typename Body>
+inline void for_each_bit(uint64_t word, const Body& body) {
+  for (; word != 0; word &= word - 1) {
+    body(__builtin_ctzll(word));
+  }
+}
+
+// bytes[i] += bit i of a word.
+inline void add_bits(uint64_t word, uint8_t* bytes) {
+#if defined(__AVX512F__)
+  const __m512i sums = _mm512_loadu_si512(bytes);
+  _mm512_storeu_si512(bytes, _mm512_mask_sub_epi8(sums, word, sums, _mm512_set1_epi8(-1)));
+#elif defined(__AVX2__)
+  const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+  for (int half = 0; half < 2; ++half) {
+    const __m256i eight = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int32_t>(word >> 32 * half)), spread);
+    auto* const sums = reinterpret_cast<__m256i*>(bytes + 32 * half);
+    const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(eight, bit), bit);
+    _mm256_storeu_si256(sums, _mm256_sub_epi8(_mm256_loadu_si256(sums), set));
+  }
+#else
+  for_each_bit(word, [&](int i) { ++bytes[i]; });
+#endif
+}
+
 // body(kTwoLevel, a column of its lists) as integral_constant and a number of the type, for the tables' density.
 template <typename Body>
 inline auto with_columns(const GapTables& tables, const Body& body) {
@@ -182,16 +284,12 @@ inline auto with_columns(const GapTables& tables, const Body& body) {
 class ByteCounts {
  public:
   ByteCounts(int32_t* counts, int64_t width, int32_t sign) : counts_(counts), width_(width), sign_(sign) {
-    __builtin_memset(bytes_, 0, static_cast<size_t>(width));
+    clear();
   }
 
   // No column comes more than once in the lists of a row.
   void add(const uint16_t* columns, int64_t length) {
-    if (lists_ == 255) {
-      flush();
-      __builtin_memset(bytes_, 0, static_cast<size_t>(width_));
-    }
-    ++lists_;
+    next_row();
     for (int64_t i = 0; i < length; i += 4) {
       uint64_t four;
       __builtin_memcpy(&four, columns + i, sizeof(four));
@@ -199,6 +297,12 @@ class ByteCounts {
       ++bytes_[four >> 16 & 0xffff];
       ++bytes_[four >> 32 & 0xffff];
       ++bytes_[four >> 48];
+    }
+  }
+  void add(const uint64_t* bits) {
+    next_row();
+    for (int64_t word = 0; word < long_words(width_); ++word) {
+      add_bits(bits[word], bytes_ + 64 * word);
     }
   }
   void flush() {
@@ -209,6 +313,17 @@ class ByteCounts {
   }
 
  private:
+  void clear() {
+    __builtin_memset(bytes_, 0, static_cast<size_t>(64 * long_words(width_)));
+  }
+  void next_row() {
+    if (lists_ == 255) {
+      flush();
+      clear();
+    }
+    ++lists_;
+  }
+
   int32_t* counts_;
   int64_t width_;
   int32_t sign_;
@@ -216,14 +331,34 @@ class ByteCounts {
   uint8_t bytes_[kNarrowWidth + 1];
 };
 
+// From about so many edges a column on, a pass over all columns pays.
+inline bool pays_in_bytes(const DeliverParams& params) {
+  constexpr double kEdgesPerColumn = 0.4;
+  return static_cast<double>(params.row_count) * params.tables->p >= kEdgesPerColumn;
+}
+
+void deliver_bits(const DeliverParams& params, int64_t block, BitGroup& group) {
+  const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
+  int32_t* const counts = params.counts + block * params.tables->width;
+  if (pays_in_bytes(params)) {
+    ByteCounts bytes(counts, width, params.sign);
+    for_each_bits(params, block, width, group, [&](int64_t, const uint64_t* bits) { bytes.add(bits); });
+    bytes.flush();
+    return;
+  }
+  for_each_bits(params, block, width, group, [&](int64_t, const uint64_t* bits) {
+    for (int64_t word = 0; word < long_words(width); ++word) {
+      for_each_bit(bits[word], [&](int i) { counts[64 * word + i] += params.sign; });
+    }
+  });
+}
+
 template <bool kTwoLevel, typename Column>
 void deliver_block(const DeliverParams& params, int64_t block, Group<Column>& group) {
   const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
   int32_t* const counts = params.counts + block * params.tables->width;
   if constexpr (sizeof(Column) == 2) {
-    // From about so many edges a column on, a pass over all columns pays.
-    constexpr double kEdgesPerColumn = 0.4;
-    if (static_cast<double>(params.row_count) * params.tables->p >= kEdgesPerColumn) {
+    if (pays_in_bytes(params)) {
       ByteCounts bytes(counts, width, params.sign);
       for_each_list<kTwoLevel>(params, block, width, group,
                                [&](int64_t, const Column* columns, int64_t length) { bytes.add(columns, length); });
@@ -242,6 +377,13 @@ void deliver_block(const DeliverParams& params, int64_t block, Group<Column>& gr
 
 void deliver(const DeliverParams& params, int64_t first_block, int64_t last_block) {
   if (params.tables->empty != 0 || params.row_count == 0) {
+    return;
+  }
+  if (params.tables->p >= kLeastInBits) {
+    BitGroup group;
+    for (int64_t block = first_block; block < last_block; ++block) {
+      deliver_bits(params, block, group);
+    }
     return;
   }
   with_columns(*params.tables, [&](auto two_level, auto column) {
@@ -288,11 +430,49 @@ struct Marks<uint16_t> {
   }
 };
 
+// The pairs of one block are written from `found` on; returns how many there are then.
+int64_t match_bits(const MatchParams& params, int64_t block, BitGroup& group, int64_t found) {
+  const int64_t start = block * params.tables->width;
+  const auto width = static_cast<uint32_t>(columns_of_block(*params.tables, params.n, block));
+  uint64_t marks[BitGroup::kMostWords] = {};
+  __builtin_memcpy(marks, params.bits + start / 32, static_cast<size_t>(bit_words(width)) * sizeof(uint32_t));
+  // Words with marks: new slots are few.
+  int64_t marked[BitGroup::kMostWords];
+  int64_t count = 0;
+  for (int64_t word = 0; word < long_words(width); ++word) {
+    marked[count] = word;
+    count += marks[word] != 0 ? 1 : 0;
+  }
+  if (count == 0) {
+    return found;
+  }
+  for_each_bits(params, block, width, group, [&](int64_t r, const uint64_t* bits) {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t word = marked[i];
+      for_each_bit(bits[word] & marks[word], [&](int bit) {
+        if (found < params.capacity) {
+          params.pairs[2 * found] = static_cast<int32_t>(r);
+          params.pairs[2 * found + 1] = static_cast<int32_t>(start + 64 * word + bit);
+        }
+        ++found;
+      });
+    }
+  });
+  return found;
+}
+
 int64_t match(const MatchParams& params, int64_t first_block, int64_t last_block) {
   if (params.tables->empty != 0) {
     return 0;
   }
   int64_t found = 0;
+  if (params.tables->p >= kLeastInBits) {
+    BitGroup group;
+    for (int64_t block = first_block; block < last_block; ++block) {
+      found = match_bits(params, block, group, found);
+    }
+    return found;
+  }
   with_columns(*params.tables, [&](auto two_level, auto column) {
     using Column = decltype(column);
     Group<Column> group;

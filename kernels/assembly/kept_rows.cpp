@@ -50,10 +50,14 @@ KeptRows::KeptRows(const Fiber& fiber, const Area& source, const Area& target, i
   p_ = tables.p;
   n_ = target.n;
   blocks_ = block_count(tables, target.n);
-  // Four standard deviations above the mean, and what is drawn at once.
-  const double edges = tables.p * static_cast<double>(std::min(tables.width, target.n));
-  const auto columns = static_cast<int64_t>(edges + 4 * std::sqrt(edges));
-  edges_.capacity = (columns / kListGrain + 2) * kListGrain;
+  if (tables.p >= kLeastInBits) {
+    edges_.capacity = tables.width / 16;
+  } else {
+    // Four standard deviations above the mean, and what is drawn at once.
+    const double edges = tables.p * static_cast<double>(std::min(tables.width, target.n));
+    const auto columns = static_cast<int64_t>(edges + 4 * std::sqrt(edges));
+    edges_.capacity = (columns / kListGrain + 2) * kListGrain;
+  }
   bytes_of_list_ = edges_.capacity * bytes_of_column(tables);
   bytes_of_row_ = blocks_ * (bytes_of_list_ + static_cast<int64_t>(sizeof(int32_t)));
   edges_.places = std::min(bytes / bytes_of_row_, source.n);

@@ -122,7 +122,8 @@ TEST_P(Connectome, MatchesTheEdgesIntoMarkedColumns) {
   }
 }
 
-// Lists of too little memory, which are drawn again and used in parts, and of enough; rows with a place and without.
+// Lists of too little memory, which are drawn again and used in parts, and of enough, or bits; rows with a place and
+// without.
 TEST_P(Connectome, KeptRowsAreUsedAsTheyWouldBeDrawn) {
   const GapTables tables = tables_of(GetParam());
   const uint64_t key = connectome_key(7, 8, 9);
@@ -138,7 +139,9 @@ TEST_P(Connectome, KeptRowsAreUsedAsTheyWouldBeDrawn) {
     ++expected[static_cast<size_t>(column)];
     marked += bits[static_cast<size_t>(column / 32)] >> (column % 32) & 1;
   });
-  for (const int64_t capacity : {kListGrain, 64 * kListGrain}) {
+  const bool in_bits = tables.p >= kLeastInBits;
+  const int64_t bits_of_block = tables.width / 16;
+  for (const int64_t capacity : in_bits ? std::vector{bits_of_block} : std::vector{kListGrain, 64 * kListGrain}) {
     constexpr int64_t kPlaces = 300;
     std::vector<uint64_t> columns(static_cast<size_t>(blocks * kPlaces * capacity * bytes_of_column(tables) / 8));
     std::vector<int32_t> lengths(static_cast<size_t>(blocks * kPlaces), KeptEdges::kNotDrawn);
@@ -176,7 +179,7 @@ TEST_P(Connectome, KeptRowsAreUsedAsTheyWouldBeDrawn) {
     if (tables.empty == 0) {
       const bool fits =
           std::none_of(lengths.begin(), lengths.end(), [](int32_t l) { return l == KeptEdges::kTooLong; });
-      EXPECT_EQ(fits, capacity > kListGrain || GetParam() < 1e-4);
+      EXPECT_EQ(fits, in_bits || capacity > kListGrain || GetParam() < 1e-4);
     }
   }
 }
