@@ -171,12 +171,12 @@ Meta. No test of these groups is marked as expected to fail.
 {parts["lanes"]}
 ## Calls by arbitrary bytes
 
-libFuzzer turns bytes into calls of every registered overload, public and private, but `project_`, which trusts the
-state of brains that it is given ([security](../SECURITY.md)): any operator, tensors of any dtype, layout, rank and
-size, undefined, on Meta, overlapping, sharing memory, with values from NaN to 2^127, and any numbers and words. Under
-AddressSanitizer and UndefinedBehaviorSanitizer each call must return or raise an error of torch that names the
-operator, in both cases twice alike, bit for bit; write only into what its schema says, and nothing if it raises; and
-return on Meta what it returns on the CPU. Most calls are also asked for a first, a second or a forward derivative.
+libFuzzer turns bytes into calls of every registered overload, public and private: any operator, tensors of any dtype,
+layout, rank and size, undefined, on Meta, overlapping, sharing memory, with values from NaN to 2^127, and any numbers
+and words. Under AddressSanitizer and UndefinedBehaviorSanitizer each call must return or raise an error of torch that
+names the operator, in both cases twice alike, bit for bit; write only into what its schema says, and nothing if it
+raises (`project_` may end in the round that meets a false reference); and return on Meta what it returns on the CPU.
+Most calls are also asked for a first, a second or a forward derivative.
 
 {parts["fuzz"]}
 `make test-all` runs the tests of the CPU kernels under sanitizers, `make test` those of the CUDA kernels on the host.

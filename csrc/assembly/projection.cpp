@@ -2,6 +2,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "csrc/assembly/state.h"
@@ -15,7 +17,40 @@ namespace {
 
 using at::Tensor;
 
-// Winners are neurons, and every area has memory for the slots that the rounds left may add.
+// Of an array that may be absent.
+template <typename T>
+void check_within(const char* name, const T* values, int64_t count, int64_t least, int64_t most) {
+  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
+  const auto outside = [=](T value) {
+    return !(static_cast<Wide>(value) >= static_cast<Wide>(least) &&
+             static_cast<Wide>(value) <= static_cast<Wide>(most));
+  };
+  bool any = false;
+  for (int64_t i = 0; values != nullptr && i < count; ++i) {
+    any |= outside(values[i]);
+  }
+  TORCH_CHECK_INDEX(!any, "project_: ", name, " must be in ", least, "..", most, ", got ",
+                    *std::find_if(values, values + count, outside));
+}
+
+void check_neurons(const char* name, const int64_t* neurons, int64_t count, int64_t n) {
+  for (int64_t i = 0; i < count; ++i) {
+    TORCH_CHECK_INDEX(neurons[i] >= 0 && neurons[i] < n && (i == 0 || neurons[i - 1] < neurons[i]), "project_: ", name,
+                      " must ascend in 0..n - 1, got ", neurons[i], " of ", n);
+  }
+}
+
+void check_fiber(const Fiber& fiber, const Area& source, const Area& target) {
+  const int64_t delivered = *fiber.delivered_count, chunks = *fiber.chunks;
+  TORCH_CHECK(delivered <= source.k, "project_: a fiber must have delivered at most k winners, got ", delivered);
+  check_neurons("delivered winners", fiber.delivered, delivered, source.n);
+  check_within("chunks", &chunks, 1, 0, fiber.chunk_capacity);
+  check_within("scale", fiber.scale, target.n, 0, kernels::kFixedOne);
+  check_within("sums", fiber.sums, target.n, 0, kernels::kLargestInput + kernels::kLargestTerm);
+}
+
+// What rounds use as an index, but for slots of neurons and edges: rounds look at those that they come to. And every
+// area has memory for the slots that the rounds left may add.
 void check_brain(const Brain& brain, int64_t rounds, int64_t most_rounds) {
   TORCH_CHECK(rounds >= 0 && rounds <= most_rounds, "project_: rounds left must be in 0..", most_rounds, ", got ",
               rounds);
@@ -26,11 +61,19 @@ void check_brain(const Brain& brain, int64_t rounds, int64_t most_rounds) {
     TORCH_CHECK(area.capacity >= most, "project_: an area must have memory for ", most, " slots, got ", area.capacity);
     const int64_t count = *area.winner_count;
     TORCH_CHECK(count >= 0 && count <= area.k, "project_: an area must have 0 to k winners, got ", count);
-    for (int64_t i = 0; i < count; ++i) {
-      TORCH_CHECK_INDEX(
-          area.winners[i] >= 0 && area.winners[i] < area.n && (i == 0 || area.winners[i - 1] < area.winners[i]),
-          "project_: winners must ascend in 0..n - 1, got ", area.winners[i], " of ", area.n);
-    }
+    check_neurons("winners", area.winners, count, area.n);
+    check_within("neuron_of", area.neuron_of, area.slots[0], 0, area.n - 1);
+    check_within("neurons that won", area.slots + 1, 1, 0, area.slots[0]);
+    check_within("bias", area.bias, area.n, 0, kernels::kLargestBias);
+    check_within("last_win", area.last_win, area.n, 0, area.refractory_period);
+    check_within("penalties", area.penalties, area.refractory_period, 0, kernels::kLargestBias);
+  }
+  for (const Fiber& fiber : brain.fibers) {
+    check_fiber(fiber, brain.areas[static_cast<size_t>(fiber.source)], brain.areas[static_cast<size_t>(fiber.target)]);
+  }
+  for (const Stimulus& stimulus : brain.stimuli) {
+    const Area& target = brain.areas[static_cast<size_t>(stimulus.target)];
+    check_within("weight", stimulus.weight, target.slots[0], 0, INT32_MAX);
   }
 }
 
@@ -46,13 +89,17 @@ void project_on_cpu(const State& state) {
   const kernels::ParallelFor parallel = [](int64_t count, int64_t grain, const kernels::RangeBody& body) {
     at::parallel_for(0, count, grain, body);
   };
-  at::parallel_for(0, state.brains, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      int64_t* const own = progress + b * stride;
-      *own -=
-          kernels::run_rounds(brains[static_cast<size_t>(b)], *own, state.brains == 1 ? parallel : nullptr, own + 1);
-    }
-  });
+  try {
+    at::parallel_for(0, state.brains, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        int64_t* const own = progress + b * stride;
+        *own -=
+            kernels::run_rounds(brains[static_cast<size_t>(b)], *own, state.brains == 1 ? parallel : nullptr, own + 1);
+      }
+    });
+  } catch (const std::out_of_range& error) {
+    TORCH_CHECK_INDEX(false, "project_: ", error.what());
+  }
 }
 
 struct Project : Operator {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "csrc/assembly/gap_tables.h"
 #include "csrc/checks.h"
@@ -72,9 +73,25 @@ class StateReader {
   void finish() const {
     TORCH_CHECK(used_ == tensors_.size() && integers_ == layout_.size() && floats_ == rates_.size(),
                 "project_: state must hold the tensors of its layout and no more");
+    check_apart();
   }
 
  private:
+  // No two tensors share memory.
+  void check_apart() const {
+    std::vector<std::pair<const char*, const char*>> bytes;
+    for (const Tensor& tensor : tensors_) {
+      if (!tensor.is_meta() && tensor.numel() > 0) {
+        const auto* const first = static_cast<const char*>(tensor.const_data_ptr());
+        bytes.emplace_back(first, first + tensor.nbytes());
+      }
+    }
+    std::sort(bytes.begin(), bytes.end());
+    for (size_t i = 1; i < bytes.size(); ++i) {
+      TORCH_CHECK(bytes[i].first >= bytes[i - 1].second, "project_: tensors of a state must not share memory");
+    }
+  }
+
   at::TensorList tensors_;
   at::IntArrayRef layout_;
   c10::ArrayRef<double> rates_;
@@ -89,6 +106,8 @@ Area read_area(StateReader& reader, int64_t brains, int64_t seed, const int64_t*
   area.k = reader.integer();
   area.fixed = reader.integer() != 0;
   area.bias_step = reader.integer();
+  TORCH_CHECK(area.bias_step >= 0 && area.bias_step <= kernels::kLargestBias,
+              "project_: a step of a bias must be in 0..", kernels::kLargestBias, ", got ", area.bias_step);
   const int64_t period = reader.integer();
   area.refractory_period = static_cast<int32_t>(period);
   area.keyed_ties = reader.integer() != 0;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <new>
+#include <stdexcept>
 
 #include "kernels/assembly/column_blocks.h"
 #include "kernels/assembly/winners.h"
@@ -72,7 +73,7 @@ void Selection::add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, i
 // excess_ = what the known edges of a fiber add to the base counts, by target slot.
 void Selection::add_excess(const Fiber& fiber, size_t slots) {
   excess_.assign(slots, 0);
-  const std::vector<int32_t> rows = firing_slots(area_of(fiber.source));
+  const std::vector<int32_t>& rows = brain_.firing[static_cast<size_t>(fiber.source)];
   kernel_table<ProjectionKernels>().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
                                                fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
 }
@@ -243,6 +244,9 @@ void Selection::choose_densely(AreaRound& target, bool scaled) {
   Area& area = area_of(target.area);
   const auto n = static_cast<size_t>(area.n);
   const int shift = scaled ? kScaledBits : 0;
+  if (*std::max_element(area.slot_of, area.slot_of + n) >= area.slots[0]) {
+    throw std::out_of_range("slot_of must name slots in use");
+  }
   inputs_.assign(n, 0);
   for (const Fiber* fiber : target.fibers) {
     add_excess(*fiber, static_cast<size_t>(area.slots[0]));

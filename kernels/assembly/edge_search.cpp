@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <numeric>
 
 #include "kernels/assembly/column_blocks.h"
 #include "kernels/assembly/connectome.h"
@@ -14,48 +15,65 @@ namespace torch_hrr::kernels {
 int64_t EdgeSearch::find(size_t index, std::vector<uint64_t>& pairs) {
   const Fiber& fiber = brain_.fibers[index];
   const Area& source = source_of(fiber);
-  const Area& target = target_of(fiber);
-  const auto slots = static_cast<int32_t>(target.slots[0]);
+  const auto slots = static_cast<int32_t>(target_of(fiber).slots[0]);
+  const std::vector<int32_t>& firing = brain_.firing[static_cast<size_t>(fiber.source)];
+  pairs.clear();
+  // Most rounds fire the rows of the round before, and no new neuron wins.
+  if (searched_[index].slots == slots && searched_[index].rows == firing) {
+    return *fiber.chunks;
+  }
   // Rows that know all but the newest slots look for those alone, in few columns; the others for all they lack.
   int32_t newest = 0;
-  for (int64_t i = 0; i < *source.winner_count; ++i) {
-    const int32_t known = fiber.known[source.slot_of[source.winners[i]]];
-    newest = known < slots ? std::max(newest, known) : newest;
+  for (const int32_t row : firing) {
+    newest = fiber.known[row] < slots ? std::max(newest, fiber.known[row]) : newest;
   }
-  pairs.clear();
+  found_.clear();
   for (const bool up_to_date : {true, false}) {
     rows_.clear();
+    places_.clear();
     int32_t least = slots;
-    for (int64_t i = 0; i < *source.winner_count; ++i) {
-      const int32_t known = fiber.known[source.slot_of[source.winners[i]]];
+    for (size_t i = 0; i < firing.size(); ++i) {
+      const int32_t known = fiber.known[firing[i]];
       if (known < slots && (known == newest) == up_to_date) {
         rows_.push_back(source.winners[i]);
+        places_.push_back(static_cast<int32_t>(i));
         least = std::min(least, known);
       }
     }
     if (!rows_.empty()) {
-      match(fiber, *kept_[index], least, slots, pairs);
+      match(fiber, *kept_[index], least, slots);
     }
   }
-  std::sort(pairs.begin(), pairs.end());
+  // By place, then column: a row has few pairs, which mostly ascend already.
+  ends_.assign(firing.size() + 1, 0);
+  for (const uint64_t pair : found_) {
+    ++ends_[(pair >> 32) + 1];
+  }
+  std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+  pairs.resize(found_.size());
+  for (const uint64_t pair : found_) {
+    pairs[ends_[pair >> 32]++] = pair;
+  }
   int64_t chunks = *fiber.chunks;
-  for (size_t i = 0; i < pairs.size();) {
-    const uint64_t row = pairs[i] >> 32;
-    const size_t first = i;
-    while (i < pairs.size() && pairs[i] >> 32 == row) {
-      ++i;
+  size_t first = 0;
+  for (size_t i = 0; i < firing.size(); ++i) {
+    const size_t last = ends_[i];
+    const auto begin = pairs.begin() + static_cast<int64_t>(first), end = pairs.begin() + static_cast<int64_t>(last);
+    if (!std::is_sorted(begin, end)) {
+      std::sort(begin, end);
     }
-    const int64_t before = fiber.edges.length[source.slot_of[row]];
-    const int64_t after = before + static_cast<int64_t>(i - first);
-    chunks += chunks_of(after) - chunks_of(before);
+    const int64_t before = fiber.edges.length[firing[i]];
+    chunks += chunks_of(before + static_cast<int64_t>(last - first)) - chunks_of(before);
+    first = last;
   }
   return chunks;
 }
 
-// Appends (row, column) of every edge from rows_ into target slots [least, slots) that its row lacks.
-void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots, std::vector<uint64_t>& pairs) {
+// Appends (place, column) of every edge from rows_ into target slots [least, slots) that its row lacks to found_.
+void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots) {
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
+  const std::vector<int32_t>& firing = brain_.firing[static_cast<size_t>(fiber.source)];
   bits_.resize(static_cast<size_t>((target.n + 31) / 32), 0);
   for (int32_t s = least; s < slots; ++s) {
     bits_[static_cast<size_t>(target.neuron_of[s] / 32)] |= 1u << (target.neuron_of[s] % 32);
@@ -93,26 +111,26 @@ void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_
         found.resize(static_cast<size_t>(2 * count));
       }
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t from = params.rows[found[static_cast<size_t>(2 * i)]];
+        const int32_t from = places_[static_cast<size_t>(row + found[static_cast<size_t>(2 * i)])];
         const int32_t to = found[static_cast<size_t>(2 * i + 1)];
-        if (target.slot_of[to] >= fiber.known[source.slot_of[from]]) {
+        if (target.slot_of[to] >= fiber.known[firing[static_cast<size_t>(from)]]) {
           own.push_back(static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to));
         }
       }
     }
     const std::lock_guard<std::mutex> lock(mutex);
-    pairs.insert(pairs.end(), own.begin(), own.end());
+    found_.insert(found_.end(), own.begin(), own.end());
   });
   for (int32_t s = least; s < slots; ++s) {
     bits_[static_cast<size_t>(target.neuron_of[s] / 32)] = 0;
   }
 }
 
-void EdgeSearch::file(Fiber& fiber, const std::vector<uint64_t>& pairs) const {
-  const Area& source = source_of(fiber);
+void EdgeSearch::file(Fiber& fiber, const std::vector<uint64_t>& pairs) {
   const Area& target = target_of(fiber);
+  const std::vector<int32_t>& firing = brain_.firing[static_cast<size_t>(fiber.source)];
   for (const uint64_t pair : pairs) {
-    const int32_t row = source.slot_of[pair >> 32];
+    const int32_t row = firing[pair >> 32];
     const int32_t place = fiber.edges.length[row]++ % kEdgesPerChunk;
     if (place == 0) {
       const auto chunk = static_cast<int32_t>((*fiber.chunks)++);
@@ -123,9 +141,15 @@ void EdgeSearch::file(Fiber& fiber, const std::vector<uint64_t>& pairs) const {
     fiber.edges.target[edge] = target.slot_of[static_cast<uint32_t>(pair)];
     fiber.edges.weight[edge] = 1;
   }
-  for (int64_t i = 0; i < *source.winner_count; ++i) {
-    fiber.known[source.slot_of[source.winners[i]]] = static_cast<int32_t>(target.slots[0]);
+  Searched& searched = searched_[static_cast<size_t>(&fiber - brain_.fibers.data())];
+  if (searched.slots == target.slots[0] && searched.rows == firing) {
+    return;
   }
+  for (const int32_t row : firing) {
+    fiber.known[row] = static_cast<int32_t>(target.slots[0]);
+  }
+  searched.rows = firing;
+  searched.slots = target.slots[0];
 }
 
 }  // namespace torch_hrr::kernels

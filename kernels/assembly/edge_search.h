@@ -13,15 +13,15 @@ class EdgeSearch {
  public:
   // `kept` are the rows of each fiber.
   EdgeSearch(const Brain& brain, std::vector<LentRows>& kept, ParallelFor parallel)
-      : brain_(brain), kept_(kept), parallel_(parallel) {}
+      : brain_(brain), kept_(kept), parallel_(parallel), searched_(brain.fibers.size()) {}
 
-  // Searches for the edges from the firing rows to target slots that these rows do not know: `pairs` becomes (row,
-  // column) of each, ascending. Returns the chunks that the fiber has in use once they are filed.
+  // Searches for the edges from the firing rows to target slots that these rows do not know: `pairs` becomes (place in
+  // `firing`, column) of each, ascending. Returns the chunks that the fiber has in use once they are filed.
   int64_t find(size_t fiber, std::vector<uint64_t>& pairs);
 
   // Puts the pairs into the fiber's table, with weight 1: the firing rows know every target slot then. The order of
   // pairs decides where edges lie, on every device.
-  void file(Fiber& fiber, const std::vector<uint64_t>& pairs) const;
+  void file(Fiber& fiber, const std::vector<uint64_t>& pairs);
 
  private:
   const Area& source_of(const Fiber& fiber) const {
@@ -30,13 +30,22 @@ class EdgeSearch {
   const Area& target_of(const Fiber& fiber) const {
     return brain_.areas[static_cast<size_t>(fiber.target)];
   }
-  void match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots, std::vector<uint64_t>& pairs);
+  void match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots);
 
   const Brain& brain_;
   std::vector<LentRows>& kept_;
   ParallelFor parallel_;
+  // By fiber, the rows and how many target slots they know since the last search.
+  struct Searched {
+    std::vector<int32_t> rows;
+    int64_t slots = -1;
+  };
+  std::vector<Searched> searched_;
   // Memory that rounds share.
   std::vector<int64_t> rows_;
+  std::vector<int32_t> places_;  // of rows_ in `firing`
+  std::vector<uint64_t> found_;
+  std::vector<size_t> ends_;
   std::vector<uint32_t> bits_;
 };
 

@@ -67,6 +67,9 @@ struct ProjectionKernels {
   void (*add_excess)(const EdgeTable&, const int32_t* rows, int64_t count, int64_t base, int64_t* excess);
   void (*potentiate)(const EdgeTable&, const int32_t* rows, int64_t count, const uint8_t* wins, float factor,
                      float largest, const ColumnSums& columns);
+  // Whether rows have the chunks that their lengths ask for, each older than the one before, and edges to slots below
+  // `slots` with weights of 0 to 2^24.
+  bool (*are_edges)(const EdgeTable&, const int32_t* rows, int64_t count, int64_t chunks, int64_t slots);
 };
 
 KERNEL_ISA_BEGIN

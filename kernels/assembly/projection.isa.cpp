@@ -164,9 +164,44 @@ void potentiate(const EdgeTable& table, const int32_t* rows, int64_t count, cons
   });
 }
 
+bool are_edges(const EdgeTable& table, const int32_t* rows, int64_t count, int64_t chunks, int64_t slots) {
+  // The largest numbers at each place of a chunk: bits of floats that are not negative are in the order of the floats.
+  uint32_t targets[kEdgesPerChunk] = {};
+  uint32_t weights[kEdgesPerChunk] = {};
+  bool right = true;
+  for (int64_t r = 0; r < count; ++r) {
+    const int32_t row = rows[r];
+    int64_t left = chunks_of(table.length[row]);
+    int64_t edges = edges_in_newest_chunk(table.length[row]);
+    int64_t newer = chunks;
+    for (int32_t chunk = table.head[row]; chunk >= 0; chunk = table.next[chunk]) {
+      if (chunk >= newer) {
+        return false;
+      }
+      const int64_t first = static_cast<int64_t>(chunk) * kEdgesPerChunk;
+      uint32_t bits[kEdgesPerChunk];
+      __builtin_memcpy(bits, table.weight + first, sizeof(bits));
+      for (int64_t e = 0; e < kEdgesPerChunk; ++e) {
+        const auto target = static_cast<uint32_t>(table.target[first + e]);
+        targets[e] = e < edges && target > targets[e] ? target : targets[e];
+        weights[e] = e < edges && bits[e] > weights[e] ? bits[e] : weights[e];
+      }
+      newer = chunk;
+      edges = kEdgesPerChunk;
+      --left;
+    }
+    right = right && left == 0 && (slots > 0 || table.head[row] < 0);
+  }
+  constexpr uint32_t kLargestBits = __builtin_bit_cast(uint32_t, kLargestWeight);
+  for (int e = 0; e < kEdgesPerChunk; ++e) {
+    right = right && targets[e] < static_cast<uint64_t>(slots > 0 ? slots : 1) && weights[e] <= kLargestBits;
+  }
+  return right;
+}
+
 }  // namespace
 
-KERNEL_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, candidates, add_excess, potentiate})
+KERNEL_REGISTER(ProjectionKernels, {sum_winners_scratch, sum_winners, candidates, add_excess, potentiate, are_edges})
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

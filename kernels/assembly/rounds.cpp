@@ -2,6 +2,7 @@
 #include "kernels/assembly/rounds.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "kernels/assembly/area_selection.h"
@@ -23,6 +24,11 @@ class Rounds {
         selection_(brain, kept_, parallel),
         search_(brain, kept_, parallel),
         pairs_(brain.fibers.size()) {
+    brain.firing.resize(brain.areas.size());
+    listed_.resize(brain.areas.size());
+    for (const Area& area : brain.areas) {
+      checked_.emplace_back(static_cast<size_t>(area.capacity));
+    }
     for (int32_t a = 0; a < static_cast<int32_t>(brain.areas.size()); ++a) {
       AreaRound target;
       target.area = a;
@@ -51,6 +57,7 @@ class Rounds {
   }
   // False where edges need more memory; nothing but caches has changed then.
   bool run() {
+    list_firing();
     run_first_half(*this);
     return run_second_half(*this);
   }
@@ -103,7 +110,7 @@ class Rounds {
     search_.file(fiber, pairs_[static_cast<size_t>(&fiber - brain_.fibers.data())]);
   }
   void potentiate_fiber(const AreaRound& target, const Fiber& fiber) {
-    const std::vector<int32_t> rows = firing_slots(brain_.areas[static_cast<size_t>(fiber.source)]);
+    const std::vector<int32_t>& rows = brain_.firing[static_cast<size_t>(fiber.source)];
     kernel_table<ProjectionKernels>().potentiate(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
                                                  target.wins.data(), fiber.factor, fiber.largest,
                                                  {fiber.sums, area_of(target).neuron_of});
@@ -151,9 +158,48 @@ class Rounds {
     return kept;
   }
 
+  // The slots of winners, and, of those that fire for the first time, their edges: later rounds add what is right.
+  void list_firing() {
+    for (size_t a = 0; a < brain_.areas.size(); ++a) {
+      const Area& area = brain_.areas[a];
+      std::vector<int32_t>& slots = brain_.firing[a];
+      // Most rounds fire the winners of the round before.
+      if (std::equal(listed_[a].begin(), listed_[a].end(), area.winners, area.winners + *area.winner_count)) {
+        continue;
+      }
+      listed_[a].assign(area.winners, area.winners + *area.winner_count);
+      slots.clear();
+      fresh_.clear();
+      for (int64_t i = 0; i < *area.winner_count; ++i) {
+        slots.push_back(area.slot_of[area.winners[i]]);
+        if (std::exchange(checked_[a][static_cast<size_t>(slots.back())], 1) == 0) {
+          fresh_.push_back(slots.back());
+        }
+      }
+      for (const Fiber& fiber : brain_.fibers) {
+        if (!fresh_.empty() && fiber.source == static_cast<int32_t>(a)) {
+          check_edges(fiber);
+        }
+      }
+    }
+  }
+  void check_edges(const Fiber& fiber) const {
+    const int64_t slots = brain_.areas[static_cast<size_t>(fiber.target)].slots[0];
+    const bool known = std::all_of(fresh_.begin(), fresh_.end(),
+                                   [&](int32_t row) { return fiber.known[row] >= 0 && fiber.known[row] <= slots; });
+    if (!known || !kernel_table<ProjectionKernels>().are_edges(
+                      fiber.edges, fresh_.data(), static_cast<int64_t>(fresh_.size()), *fiber.chunks, slots)) {
+      throw std::out_of_range(
+          "rows of edges must name their chunks and slots of the target, with weights of 0 to 2^24");
+    }
+  }
+
   static void add_slots(Area& area, const int64_t* neurons, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       int32_t& slot = area.slot_of[neurons[i]];
+      if (slot >= area.slots[0] || (slot < 0 && area.slots[0] == area.capacity)) {
+        throw std::out_of_range("slot_of must name slots in use, each neuron another");
+      }
       if (slot < 0) {
         slot = static_cast<int32_t>(area.slots[0]++);
         area.neuron_of[slot] = static_cast<int32_t>(neurons[i]);
@@ -168,18 +214,13 @@ class Rounds {
   Selection selection_;
   EdgeSearch search_;
   std::vector<AreaRound> targets_;
-  std::vector<std::vector<uint64_t>> pairs_;  // by fiber
+  std::vector<std::vector<uint64_t>> pairs_;   // by fiber
+  std::vector<std::vector<int64_t>> listed_;   // by area, the winners whose slots are in `firing`
+  std::vector<std::vector<uint8_t>> checked_;  // by area and slot
+  std::vector<int32_t> fresh_;
 };
 
 }  // namespace
-
-std::vector<int32_t> firing_slots(const Area& area) {
-  std::vector<int32_t> slots;
-  for (int64_t i = 0; i < *area.winner_count; ++i) {
-    slots.push_back(area.slot_of[area.winners[i]]);
-  }
-  return slots;
-}
 
 Brain Brain::of_brain(int64_t b) const {
   Brain own;

@@ -9,13 +9,11 @@
 
 namespace torch_hrr::kernels {
 
-// Slots of an area's winners.
-std::vector<int32_t> firing_slots(const Area& area);
-
 struct Brain {
   std::vector<Area> areas;
   std::vector<Fiber> fibers;
   std::vector<Stimulus> stimuli;
+  std::vector<std::vector<int32_t>> firing{};  // in a round, by area: the slots of the winners from before it
 
   // Brain b of the batch whose first one this is.
   Brain of_brain(int64_t b) const;
@@ -23,7 +21,8 @@ struct Brain {
 
 // Runs up to `rounds` rounds and returns how many were run. Where the next one would need more chunks of edges than a
 // fiber has, it stops before it, with needed[fiber] set above the fiber's capacity (at most it, elsewhere). Arrays are
-// large enough for every other growth: slots for k more a round and area. `parallel` is for work inside of it.
+// large enough for every other growth: slots for k more a round and area. `parallel` is for work inside of it. Throws
+// std::out_of_range before a round in which a firing neuron has a slot, or edges, that name what there is not.
 int64_t run_rounds(Brain& brain, int64_t rounds, ParallelFor parallel, int64_t* needed);
 
 }  // namespace torch_hrr::kernels

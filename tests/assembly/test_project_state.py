@@ -16,7 +16,7 @@ KEY = torch._C.DispatchKey.PrivateUse1
 BRAINS, ROUNDS, N_AREAS, FIBERS, STIMULI, N, K, _, _, PERIOD, _, _, SOURCE = range(13)
 # And a tensor in the state: the brains' numbers, those of an area, of a fiber, of a stimulus, and the progress.
 NUMBERS, WINNERS, COUNT, SLOT_OF, NEURON_OF, WON, SLOTS = range(7)
-DELIVERED, NEXT, SCALE, PROGRESS = 11, 16, 20, -1
+DELIVERED, N_DELIVERED, HEAD, LENGTH, KNOWN, NEXT, TARGET, WEIGHT, CHUNKS, SCALE, PROGRESS = *range(11, 21), -1
 
 
 def plainly(*args):
@@ -77,17 +77,21 @@ def test_other_densities(p):
     assert both.calls >= 3
 
 
-@pytest.fixture
-def call():
+def recorded(n):
     """The tensors, layout, rates and seed of two rounds of an area with winners."""
     brain = Brain(p=0.3, seed=1)
     brain.add_stimulus("s", 20)
-    brain.add_area("A", 60, 8)
+    brain.add_area("A", n, 8)
     brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
     with Both() as both:
         brain.project({"s": ["A"]}, {"A": ["A"]}, rounds=2)
     tensors, layout, rates, seed = both.recorded
     return list(tensors), list(layout), list(rates), seed
+
+
+@pytest.fixture
+def call():
+    return recorded(60)
 
 
 def refused(error, match, tensors, layout, rates, seed, *, plain=False):
@@ -155,6 +159,53 @@ def test_numbers_that_are_missing_or_too_many(call):
 def test_values_outside(call, place, values, error, match):
     call[0][place].view(-1)[: len(values)] = torch.tensor(values)
     refused(error, match, *call, plain=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "values", "match"),
+    [
+        (NEURON_OF, [60], "neuron_of must be in 0..59, got 60"),
+        (SLOTS, [8, 9], "neurons that won must be in 0..8, got 9"),
+        (DELIVERED, [59], "delivered winners must ascend"),
+        (CHUNKS, [-1], "chunks must be in"),
+        (CHUNKS, [2**40], "chunks must be in"),
+        *((SLOT_OF, [value] * 60, "slot_of must name slots in use") for value in (59, 2**31 - 1)),
+        *((HEAD, [value] * 8, "rows of edges must name") for value in (-1, 2**31 - 1)),
+        *((LENGTH, [value] * 8, "rows of edges must name") for value in (-1, 0, 2**31 - 1)),
+        *((KNOWN, [value] * 8, "rows of edges must name") for value in (-1, 60)),
+        *((NEXT, [value] * 8, "rows of edges must name") for value in (0, 2**31 - 1)),
+        *((TARGET, [value] * 128, "rows of edges must name") for value in (-1, 59)),
+        *((WEIGHT, [value] * 128, "rows of edges must name") for value in (-1.0, float("nan"), 2.0**25)),
+    ],
+)
+def test_indices_that_name_nothing(call, place, values, match):
+    tensors, *rest = call
+    flat = tensors[place].view(-1)
+    assert len(flat) >= len(values)
+    flat[: len(values)] = torch.tensor(values, dtype=flat.dtype)
+    before = [tensor.numpy().tobytes() for tensor in tensors]
+    with pytest.raises(IndexError, match=match):
+        ops.project_(tensors, *rest)
+    # The call ends before a round.
+    assert [tensor.numpy().tobytes() for tensor in tensors] == before
+
+
+def test_more_neurons_than_slots():
+    # As many slots as neurons, of which none has one.
+    tensors, *rest = recorded(20)
+    tensors[SLOTS][0, 0] = 20
+    tensors[NEURON_OF].copy_(torch.arange(20))
+    tensors[SLOT_OF].fill_(-1)
+    with pytest.raises(IndexError, match="slot_of must name slots in use, each neuron another"):
+        ops.project_(tensors, *rest)
+
+
+def test_tensors_that_share_memory(call):
+    tensors, *rest = call
+    for one, other in ((HEAD, LENGTH), (HEAD, KNOWN)):
+        shared = [*tensors]
+        shared[one] = tensors[other]
+        refused(RuntimeError, "must not share memory", shared, *rest)
 
 
 def test_meta_checks_the_state(call):

@@ -37,10 +37,9 @@ MOST_SIZE, MOST_VALUES = 239, 300
 
 @functools.cache
 def names() -> list[tuple[str, str]]:
-    """Every operator with its overload, in the order of their numbers: all but `project_`."""
+    """Every operator with its overload, in the order of their numbers."""
     schemas = torch._C._jit_get_all_schemas()
-    known = ((s.name, s.overload_name) for s in schemas if s.name.startswith("torch_hrr::"))
-    return sorted(name for name in known if name[0] != "torch_hrr::project_")
+    return sorted((s.name, s.overload_name) for s in schemas if s.name.startswith("torch_hrr::"))
 
 
 class NotEncoded(Exception):
@@ -102,7 +101,7 @@ class Recorder(TorchDispatchMode):
         self.calls: list[bytes] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if (func._schema.name, func._schema.overload_name) in names():
+        if func.namespace == "torch_hrr":
             named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
             try:
                 self.calls.append(call_bytes(func, named | (kwargs or {})))

@@ -16,7 +16,7 @@ struct Outcome {
 
 // Calls the operator that the bytes name. tests/fuzz/corpus.py writes the same format.
 //
-//   u8 operator, of all that are registered but project_, in alphabetical order
+//   u8 operator, of all that are registered in alphabetical order
 //   u8 derivative: 0 none, 1 reverse, 2 twice, 3 forward
 //   then every argument of its schema:
 //   Tensor    u8 layout, u8 dtype, u8 rank, u8 a dimension (from 240 on in kSizes), u8 values, then what these need

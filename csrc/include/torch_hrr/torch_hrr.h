@@ -130,9 +130,9 @@ TORCH_HRR_API at::Tensor k_cap(const at::Tensor& inputs, int64_t k, double tempe
 //           of each stimulus its sums int32 [n] and weights by target slot float32 [C];
 //           last the progress int64 [1 + fibers]: rounds left, and the chunks that each fiber needs.
 // An area must have C >= min(n, slots in use + (rounds left + 1) k). Where M falls short, rounds are left. Sizes,
-// types, counts and winners are checked; the tables must be as earlier rounds left them: other numbers in them are used
-// as indices as they are. c10::ValueError for a rate out of range, c10::IndexError for winners that do not ascend in
-// 0..n - 1, else c10::Error.
+// types, counts and winners are checked and, on a CPU, every number that serves as an index, those of neurons and edges
+// when a round comes to them: the rounds before it stay. c10::ValueError for a rate out of range, c10::IndexError for
+// winners that do not ascend in 0..n - 1 and for an index out of range, else c10::Error.
 TORCH_HRR_API void project_(at::TensorList state, at::IntArrayRef layout, at::ArrayRef<double> rates, int64_t seed);
 
 // Sinusoids of positions (integers or floating; their derivatives are those of floating ones). With angles t_i =

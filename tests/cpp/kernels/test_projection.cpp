@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -135,6 +136,36 @@ TEST(Projection, ExcessIsTheSumOfWeightsInFixedPoint) {
       }
     }
     EXPECT_EQ(excess, exact);
+  }
+}
+
+TEST(Projection, EdgesNameWhatThereIs) {
+  constexpr int32_t kTargets = 7;
+  const std::vector<int32_t> firing = {0, 1, 4, 2, 3};
+  const auto are_edges = [&](const auto& spoil) {
+    Table table(kTargets);
+    const auto chunks = static_cast<int64_t>(table.next.size());
+    spoil(table, static_cast<size_t>(table.head[4]));
+    return kernel_table<ProjectionKernels>().are_edges(table.edges(), firing.data(), 5, chunks, kTargets);
+  };
+  EXPECT_TRUE(are_edges([](Table&, size_t) {}));
+  // Rows of 40 edges fill 8 places of their newest chunk.
+  EXPECT_TRUE(are_edges([](Table& table, size_t newest) { table.target[newest * kEdgesPerChunk + 8] = kTargets; }));
+  for (const int32_t target : {kTargets, -1, INT32_MAX}) {
+    EXPECT_FALSE(are_edges([=](Table& table, size_t newest) { table.target[newest * kEdgesPerChunk + 7] = target; }));
+    EXPECT_FALSE(are_edges([=](Table& table, size_t newest) {
+      table.target[static_cast<size_t>(table.next[newest]) * kEdgesPerChunk + kEdgesPerChunk - 1] = target;
+    }));
+  }
+  for (const float weight : {-1.0f, 0x1p25f, std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_FALSE(are_edges([=](Table& table, size_t newest) { table.weight[newest * kEdgesPerChunk] = weight; }));
+  }
+  EXPECT_FALSE(are_edges([](Table& table, size_t newest) { table.next[newest] = static_cast<int32_t>(newest); }));
+  EXPECT_FALSE(are_edges([](Table& table, size_t newest) { table.next[newest] = INT32_MAX; }));
+  EXPECT_FALSE(are_edges([](Table& table, size_t newest) { table.next[newest] = -1; }));
+  EXPECT_FALSE(are_edges([](Table& table, size_t) { table.head[4] = INT32_MAX; }));
+  for (const int32_t length : {-1, 0, 17, INT32_MAX}) {
+    EXPECT_FALSE(are_edges([=](Table& table, size_t) { table.length[1] = length; }));
   }
 }
 
