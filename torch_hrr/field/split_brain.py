@@ -44,18 +44,18 @@ class SplitFieldBrain(FieldBrain):
     processors of one kind, with as many threads as each other, which they compare. On GPUs a place of nearly the same
     correlation may be another one with another number of ranks, since their matrix products round by size.
 
-    A rank sends, in a cycle, two planes of the field, ``4 (H W d + C)`` bytes of means, ``16 C`` for every 64 of its
-    places, ``63 C`` numbers where planes are not whole blocks, and below 100 bytes by which ranks hear of failures, and
-    compare the arguments of a call, the settings and the mode: what is wrong or other on one of them is an error on
-    all, before anything changes. A rank keeps, besides its planes three times, ``5 + 5 C / 64`` numbers for each place
-    of the whole field, and all that is no field: weights and the library.
+    A rank with d planes sends, in a cycle, two planes of the field, ``4 (H W d + C)`` bytes of means, ``16 C`` for
+    every 64 of its places, ``63 C`` numbers where planes are not whole blocks, and at most 80 bytes by which ranks hear
+    of failures, and compare the arguments of a call, the settings and the mode: what is wrong or other on one of them
+    is an error on all, before anything changes. A rank keeps, besides its planes three times, ``5 + 5 C / 64`` numbers
+    for each place of the whole field, and all that is no field: weights and the library.
 
     `step`, `process_robot_cycle`, `reset`, `save`, `load` and `gather` are collective: every rank must call them, with
     the same arguments. `field` is this rank's planes; settings, train and eval are of each rank, and must be the same.
     Where a rank is lost, the others get a RuntimeError: at once from gloo, else when the timeout of the group is over;
     then, and where a cycle failed on a rank, the brain is used no more. A copy is in the same group. Not divided: the
-    other learner, which reads and writes a few cells in less time than a message takes, and `eager` brains. Nothing is
-    compiled, exported or replayed.
+    other learner, which reads and writes a few cells in less time than a message takes, and `eager` brains. Among
+    ranks nothing is compiled, exported or replayed.
 
     Example:
         A field of 256 x 64 x 64 places on the ranks that torchrun started::
@@ -108,7 +108,7 @@ class SplitFieldBrain(FieldBrain):
             )
 
         self._calls.agreed(op, check, lambda _: str(self._settings()), self._ranks.device)
-        self._split = SplitField(self._start, self._ranks.group)
+        self._split = self._ranks.together(op, lambda: SplitField(self._start, self._ranks.group), self.device)
         self._split.requires_grad_(False)
 
     @property
@@ -217,7 +217,9 @@ class SplitFieldBrain(FieldBrain):
     def _shape_here(cls, settings: Mapping[str, Any], **options: Any) -> tuple[int, ...]:
         depth, *rest = super()._shape_here(settings)
         ranks = Ranks(cls.__name__, options["group"])
-        return len(_folder.share(depth, ranks.rank, ranks.count)), *rest
+        own = _folder.share(depth, ranks.rank, ranks.count)
+        # A depth that is no int, or beyond all, has no length.
+        return own.stop - own.start, *rest
 
     # Ranks
 
@@ -229,8 +231,8 @@ class SplitFieldBrain(FieldBrain):
 
         def told(found: _Result) -> str:
             modes = [module.training for _, module in self._whole_modules()]
-            numbers = f"training={modes}, threads={torch.get_num_threads()}"
-            return f"{said(found)}, {self._settings()}, {numbers}, {torch.backends.cpu.get_cpu_capability()}"
+            place = f"threads={torch.get_num_threads()}, {torch.backends.cpu.get_cpu_capability()}"
+            return f"{said(found)}, {self._settings()}, training={modes}, key={self.key.tolist()}, {place}"
 
         return self._calls.agreed(op, checked, told, self.device)
 
