@@ -2,9 +2,9 @@
 
     python bench/distributed_scaling.py [--update]
 
-Nothing is timed. Work is rows bound, planes of a field stepped, or neurons of an area whose synapses are drawn, on the
-rank that has most; bytes are those that the rank that sends most hands to torch.distributed in a step. `--update`
-writes the table of docs/distributed.md.
+Nothing is timed. Work is rows bound, planes of a field or of a brain's field stepped, or neurons of an area whose
+synapses are drawn, on the rank that has most; bytes are those that the rank that sends most hands to torch.distributed
+in a step. `--update` writes the table of docs/distributed.md.
 """
 
 import argparse
@@ -36,6 +36,8 @@ PLANES, PLANE, STEPS = 60, (8, 8, 4), 12
 HALOS = (1, 4)
 # Of an area: blocks of its random graph that 1, 2, 3 and 5 divide, its density and winners.
 BLOCKS, DENSITY, WINNERS, ROUNDS = 30, 0.25, 150, 6
+# Of a field's brain: sensors, motors and channels.
+SENSORS, MOTORS, CHANNELS = 4, 2, 16
 
 
 def binding(ranks: int, weak: bool) -> tuple[float, float]:
@@ -83,6 +85,32 @@ def evolution(ranks: int, weak: bool, halo: int) -> tuple[float, float]:
     return planes / STEPS, sent / STEPS
 
 
+def cycle(ranks: int, weak: bool) -> tuple[float, float]:
+    """Planes stepped and bytes sent by this rank in a cycle of a field's brain."""
+    spatial = (PLANES * (ranks if weak else 1), *PLANE[:2])
+    brain = field.SplitFieldBrain(SENSORS, MOTORS, spatial, CHANNELS, seed=0, device="cpu")
+    sensory = torch.ones(SENSORS)
+    brain.step(sensory)
+    sent, gather, exchange = 0, dist.all_gather, dist.batch_isend_irecv
+
+    def counted_gather(others: Any, tensor: Any, *rest: Any) -> None:
+        nonlocal sent
+        sent += tensor.nbytes
+        gather(others, tensor, *rest)
+
+    def counted_exchange(transfers: Any) -> Any:
+        nonlocal sent
+        sent += sum(transfer.tensor.nbytes for transfer in transfers if transfer.op is dist.isend)
+        return exchange(transfers)
+
+    dist.all_gather, dist.batch_isend_irecv = counted_gather, counted_exchange
+    try:
+        brain.step(sensory)
+    finally:
+        dist.all_gather, dist.batch_isend_irecv = gather, exchange
+    return brain.field.shape[0], 0 if ranks == 1 else sent
+
+
 def projection(ranks: int, weak: bool) -> tuple[float, float]:
     """Neurons whose synapses this rank draws, and bytes sent by it, a round of an area that fires into itself."""
     width = block_width(DENSITY)
@@ -124,6 +152,7 @@ def cases() -> dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]]
     for halo in HALOS:
         name = f"field {PLANES} x {' x '.join(map(str, PLANE))}, halo {halo}"
         made[name] = (lambda ranks, weak, halo=halo: evolution(ranks, weak, halo), PLANES)
+    made[f"brain of a field {PLANES} x {PLANE[0]} x {PLANE[1]} x {CHANNELS}"] = (cycle, PLANES)
     name = f"area of {BLOCKS * block_width(DENSITY)}, k = {WINNERS}, p = {DENSITY}"
     made[name] = (projection, BLOCKS * block_width(DENSITY))
     return made

@@ -134,6 +134,10 @@ MODULES = {
         lambda device: field.SplitField(torch.zeros(3, 2, 4, device=device).unsqueeze(0)),
         lambda own: own.planes.copy_(X.view(1, 3, 2, 4)) is None or own, lambda own: own.evolve(0.1, 0.1, 3),
     ),
+    "SplitFieldBrain": (
+        lambda device: field.SplitFieldBrain(4, 2, (3, 4, 5), 8, device=device),
+        lambda brain: felt(brain, 3) and brain, felt,
+    ),
     "HierarchicalLevel": (
         level, lambda module: module.process(X) is None or module,
         lambda module: [module.process(X), module.process(X)],

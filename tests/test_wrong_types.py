@@ -468,6 +468,7 @@ GOOD = {
         "FieldBrainFactory": (),
         "OptimizationChecker": (),
         "PatternLibrary": (4, 3, 2),
+        "SplitFieldBrain": (),
         "TensorPool": ({"a": (2,)},),
         "advance_key": (field.random_key(0), 5),
         "create_brain": (),

@@ -135,6 +135,45 @@ class Ranks:
         return cast(_Result, result)
 
 
+class Calls:
+    """The collective calls of an object: before each, ranks compare its arguments and all that they agreed on so far.
+
+    So with two objects, no rank may call the other one.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        """None so far."""
+        self._ranks = ranks
+        self._history = ""
+        self._is_torn = False
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Within it, an error leaves the object half changed: every later call is refused."""
+        self._is_torn = True
+        yield
+        self._is_torn = False
+
+    def agreed(
+        self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str], device: torch.device
+    ) -> _Result:
+        """As `Ranks.agreed`."""
+
+        def checked() -> _Result:
+            if self._is_torn:
+                raise RuntimeError(f"{op}: brain must not be used after a call that failed half-way: load its file")
+            return check()
+
+        def told(found: _Result) -> str:
+            text = f"{op} {said(found)}"
+            return f"{text}, after {self._history}" if self._history else text
+
+        result = self._ranks.agreed(op, checked, told, device)
+        if self._ranks.group is not None:
+            self._history = hashlib.sha256(told(result).encode()).hexdigest()[:16]
+        return result
+
+
 @contextlib.contextmanager
 def answered(op: str) -> Iterator[None]:
     """Says of an error of torch.distributed what it means."""

@@ -43,11 +43,15 @@ def check(rank):
     split = field.SplitField(parts[rank])
     brain = assembly.SplitBrain(0.1)
     brain.add_area("A", 30, 3)
+    robot = field.SplitFieldBrain(2, 1, spatial=4, channels=5, device="cpu")
+    robot.step(torch.ones(2))
     begun = time.monotonic()
     with pytest.raises(RuntimeError, match=r"SplitField: a rank is lost, or did not answer within the group's timeout"):
         run(split, field.random_key(3), 0, folder)
     with pytest.raises(RuntimeError, match="SplitBrain: a rank is lost"):
         brain.add_stimulus("s", 3)
+    with pytest.raises(RuntimeError, match="SplitFieldBrain: a rank is lost"):
+        robot.step(torch.ones(2))
     # The group's timeout is a minute; a connection that is closed says so at once.
     assert time.monotonic() - begun < 50
     (folder / f"told-{rank}").touch()

@@ -14,7 +14,7 @@ GUIDE = DOCS / "distributed.md"
 
 def test_snippets_run():
     try:
-        names = run_snippets(GUIDE, least=7)
+        names = run_snippets(GUIDE, least=8)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -25,6 +25,10 @@ def test_snippets_run():
     whole.add_area("A", n=1000, k=30)
     whole.project({"s": ["A"]}, {"A": ["A"]}, rounds=10)
     assert torch.equal(names["divided"].winners("A"), whole.winners("A"))
+    robot = field.FieldBrain(4, 2, (6, 8, 8), 16, seed=3)
+    for number in range(5):
+        motor, _ = robot.process_robot_cycle([0.1 * number, 0.2, 0.3, 0.4], reward=0.5)
+    assert names["motor"] == motor and torch.equal(names["whole"].field, robot.field)
     start = names["start"].detach().clone().requires_grad_()
     field.evolve(start, 0.02, 0.1, 4).square().sum().backward()
     assert torch.equal(names["start"].grad, start.grad)
@@ -36,4 +40,4 @@ def test_figures_of_two_ranks_are_those_of_the_page():
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     rows, page = done.stdout.strip().splitlines()[2:], GUIDE.read_text()
-    assert len(rows) == 4 and all(row in page for row in rows)
+    assert len(rows) == 5 and all(row in page for row in rows)

@@ -90,6 +90,15 @@ def test_an_imprint_falls_with_the_distance(place, reward):
     assert not content[-2:].any() and content.norm() == pytest.approx(torch.tensor(SENSORY).norm().item(), rel=1e-5)
 
 
+def test_of_places_that_are_alike_the_first_is_the_best():
+    own = brain(noise=0.0, spatial=5, channels=16)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(9):
+        own.field.copy_(torch.randn(16, generator=generator).expand_as(own.field))
+        own.process_robot_cycle(torch.randn(4, generator=generator))
+        assert own.pool["match"].unique().numel() == 1
+
+
 def test_the_echo_of_the_motor_is_in_the_last_channels():
     own = brain(noise=0.0, decay=0.0, diffusion=0.0, threshold=0.0)
     motor, _ = own.process_robot_cycle(SENSORY)
@@ -265,9 +274,9 @@ def test_many_sensors_have_orthonormal_weights():
 
 
 def test_a_brain_that_does_not_fit_is_refused_before_it_is_drawn():
-    text = r"sensory_dim, spatial, channels and patterns must take at most .* got 27648, \(64, 64, 64\), 27653 and 256"
-    with pytest.raises(RuntimeError, match=rf"^FieldBrain: {text}, which take 137\.. GiB$"):
-        field.FieldBrain(27648, 5, 64, 27653)
+    text = r"sensory_dim, spatial, channels and patterns must take at most .* got 27648, \(80, 80, 80\), 27653 and 256"
+    with pytest.raises(RuntimeError, match=rf"^FieldBrain: {text}, which take 161\.. GiB$"):
+        field.FieldBrain(27648, 5, 80, 27653)
 
 
 @pytest.mark.parametrize("modulate", (False, True))

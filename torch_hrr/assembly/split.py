@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from torch_hrr._checks import checked_path
 from torch_hrr._plain.assembly_connectome import block_width
-from torch_hrr._ranks import Ranks
+from torch_hrr._ranks import Calls, Ranks
 from torch_hrr._repr import Described, place_of
 from torch_hrr._spec import Real, Seed
 from torch_hrr.assembly import _checks as checks
@@ -106,10 +105,7 @@ class SplitBrain(Described):
         self._ranks = Ranks(type(self).__name__, group)
         # Of what they say before it is known that the device is right on all.
         self._device = self._ranks.device
-        # What they agreed on so far: with two brains, no rank may call the other one.
-        self._history = ""
-        # Whether a call ended in the middle of what it changes.
-        self._is_torn = False
+        self._calls = Calls(self._ranks)
 
     def _declare(self, density: float, number: int, place: torch.device) -> None:
         """A brain without areas."""
@@ -232,11 +228,10 @@ class SplitBrain(Described):
         if plan is None or count == 0:
             return
         self._local.plastic = network.plastic
-        self._is_torn = True
-        self._ranks.together(op, lambda: self._use(plan), self._device)
-        for _ in range(count):
-            self._round(plan)
-        self._is_torn = False
+        with self._calls.changing():
+            self._ranks.together(op, lambda: self._use(plan), self._device)
+            for _ in range(count):
+                self._round(plan)
 
     def winners(self, area: str) -> Tensor:
         """The winners of the whole area: int64 ``[k]`` ascending; none before the first projection. A copy."""
@@ -314,18 +309,7 @@ class SplitBrain(Described):
     # Ranks
 
     def _agreed(self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str]) -> _Result:
-        def checked() -> _Result:
-            if self._is_torn:
-                raise RuntimeError(f"{op}: brain must not be used after a call that failed in a round: load its file")
-            return check()
-
-        def told(found: _Result) -> str:
-            text = f"{op} {said(found)}"
-            return f"{text}, after {self._history}" if self._history else text
-
-        result = self._ranks.agreed(op, checked, told, self._device)
-        self._history = hashlib.sha256(told(result).encode()).hexdigest()[:16]
-        return result
+        return self._calls.agreed(op, check, said, self._device)
 
     def _range(self, n: int) -> range:
         """This rank's share of n neurons: whole blocks of the random graph, where there is one for each rank."""

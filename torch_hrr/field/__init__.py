@@ -17,6 +17,7 @@ from torch_hrr.field.functional import (
 )
 from torch_hrr.field.patterns import PatternLibrary
 from torch_hrr.field.split import SplitField
+from torch_hrr.field.split_brain import SplitFieldBrain
 from torch_hrr.runtime.pool import TensorPool
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ __all__ = [
     "PatternLibrary",
     "Peak",
     "SplitField",
+    "SplitFieldBrain",
     "TensorMemoryPool",
     "TensorPool",
     "advance_key",

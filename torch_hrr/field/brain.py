@@ -45,9 +45,13 @@ from torch_hrr.runtime.pool import TensorPool
 
 _RADIUS = 2
 _FALLOFF = 0.8
-_SMALL = 0.01
+SMALL = 0.01
 # Places of which _field_moments takes the moments together.
-_BLOCK = 64
+BLOCK = 64
+# Products of a field's numbers that are made at once.
+_PRODUCTS = 1 << 20
+# Numbers of a field that are drawn at once: a multiple of 16.
+_SLICE = 1 << 20
 # Sensors beyond which orthonormal columns are waves: a factorisation of normal numbers grows with the cube.
 _MOST_FACTORED = 1024
 LARGEST = 1e6
@@ -171,6 +175,7 @@ class FieldBrain(Saveable, DescribedModule):
 
     file_format = "torch_hrr.field_brain"
     _later = frozenset({"seed"})
+    _unsaved: ClassVar[frozenset[str]] = frozenset({"_even", "_odd", "_offsets", "_falloff", "_sizes", "_strides"})
     learner: ClassVar[str] = "imprint"
     _learners: ClassVar[dict[str, type[FieldBrain]]] = {}
     """Classes of the other learners, which enter themselves: they build on this one."""
@@ -340,30 +345,30 @@ class FieldBrain(Saveable, DescribedModule):
 
     @torch.no_grad()
     def _step(self, op: str, sensory: Tensor, reward: Tensor | float) -> Tensor:
+        return self._advanced(*self._checked_step(op, sensory, reward))
+
+    def _checked_step(self, op: str, sensory: Tensor, reward: Tensor | float) -> tuple[Tensor, Tensor]:
         sensory = vector(op, "sensory", sensory, self.sensory_dim, self.device).to(torch.float32)
         if isinstance(reward, Tensor):
             check_floating(op, "reward", reward)
             check_single(op, "reward", reward, self.device)
         else:
             reward = torch.full_like(self.mean_reward, number(op, "reward", single(reward), -LARGEST, LARGEST))
-        reward = reward.to(torch.float32).reshape(1)
-        field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
-        # A program that is exported reads the same memory in every cycle, and writes to no other that is kept.
-        is_exported = torch.compiler.is_exporting()
-        if is_exported:
-            fresh = torch.empty_like(field)
+        return sensory, reward.to(torch.float32).reshape(1)
 
+    def _advanced(self, sensory: Tensor, reward: Tensor) -> Tensor:
+        field, fresh = self._memories()
         error = (sensory - self.prediction).abs().mean()
         self.prediction.mul_(0.9).add_(sensory, alpha=0.1)
         surprise = error.clamp(max=0.5) if self.modulate else None
 
         content = torch.mv(self.sensory_weights, sensory)
         rows = field.view(-1, self.channels)
-        around, weights = self._place(rows, content)
+        around, weights = self._place(self._best(rows, content, fresh.view(-1, self.channels)))
         intensity = 0.5 + 0.5 * reward
         if surprise is not None:
             intensity = intensity * (1 + surprise)
-        rows.index_add_(0, around, torch.outer(weights * intensity, content).to(field.dtype))
+        self._add(rows, around, torch.outer(weights * intensity, content).to(field.dtype))
         if surprise is not None:
             field.mul_(1 - self.decay * surprise)
         self._evolve(field, fresh)
@@ -373,13 +378,11 @@ class FieldBrain(Saveable, DescribedModule):
         self.mean_reward.mul_(0.9).add_(reward, alpha=0.1)
         motor = self._motor(fresh, sensory, around)
         echo = torch.outer(0.1 * weights, motor).to(field.dtype)
-        fresh.view(-1, self.channels)[:, self.channels - self.motor_dim :].index_add_(0, around, echo)
+        self._add(fresh.view(-1, self.channels)[:, self.channels - self.motor_dim :], around, echo)
         self.last_sensory.copy_(sensory)
         self.last_motor.copy_(motor)
-        if is_exported:
+        if torch.compiler.is_exporting():
             field.copy_(fresh)
-        else:
-            self._turn = not self._turn
         return self._pack(fresh, motor, error)
 
     def process_robot_cycle(
@@ -404,9 +407,7 @@ class FieldBrain(Saveable, DescribedModule):
             TypeError: A value is not a number; the brain is unchanged.
         """
         begin = time.perf_counter()
-        check_bool("process_robot_cycle", "terminated", terminated)
-        check_bool("process_robot_cycle", "truncated", truncated)
-        given = self._checked(sensory, reward)
+        given = self._checked(sensory, reward, terminated, truncated)
         self._staged.copy_(given)
         device_input = self._input.copy_(self._staged, non_blocking=True)
         numbers = self._repeated_step(device_input[: self.sensory_dim], device_input[self.sensory_dim :]).tolist()
@@ -420,8 +421,7 @@ class FieldBrain(Saveable, DescribedModule):
     @torch.no_grad()
     def reset(self) -> None:
         """Restores the field, the prediction and the last motor of a new brain; keeps the library."""
-        self._even.copy_(self._start)
-        self._turn = False
+        self.field.copy_(self._start)
         for buffer in (self.prediction, self.last_sensory, self.last_motor, self.mean_reward):
             buffer.zero_()
 
@@ -437,19 +437,18 @@ class FieldBrain(Saveable, DescribedModule):
 
     def _content(self) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
         """Weights and state, the field under one name."""
-        skipped = {"_even", "_odd", "_offsets", "_falloff", "_sizes", "_strides"}
-        held = {name: tensor for name, tensor in self.state_dict().items() if name not in skipped}
+        held = {name: tensor for name, tensor in self.state_dict().items() if name not in self._unsaved}
         return held | {"field": self.field}, self._settings()
 
     def _settings(self) -> Mapping[str, Any]:
-        dtype = str(self.field.dtype).removeprefix("torch.")
+        dtype = str(self._start.dtype).removeprefix("torch.")
         return self._summary() | {"cycle": self.cycle, "seed": self.seed, "dtype": dtype}
 
     @classmethod
     def _from_settings(
         cls, settings: dict[str, Any], tensors: Mapping[str, Tensor], device: torch.device | None, **options: Any
     ) -> Self:
-        check_shape(tensors, "field", (*settings["spatial"], settings["channels"]))
+        check_shape(tensors, "field", cls._shape_here(settings, **options))
         if "patterns" in settings:
             check_shape(tensors, "library.contexts", (settings["patterns"], settings["sensory_dim"]))
         if tensors["prediction"].numel() < settings["sensory_dim"]:
@@ -457,25 +456,30 @@ class FieldBrain(Saveable, DescribedModule):
         # Files of before hold no seed but that of the noise.
         settings = {"seed": int(tensors["key"][0]), **settings}
         cycle, dtype = integer("load", "cycle", settings.pop("cycle"), 0), getattr(torch, settings.pop("dtype"))
-        brain = cls(**settings, dtype=dtype, device=device)
+        brain = cls(**settings, dtype=dtype, device=device, **options)
         brain.cycle = cycle
         return brain
+
+    @classmethod
+    def _shape_here(cls, settings: Mapping[str, Any], **options: Any) -> tuple[int, ...]:
+        """Of the field's planes that a brain of these settings holds."""
+        return (*settings["spatial"], settings["channels"])
 
     def _summary(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SETTINGS}
 
     def _check_memory(self, op: str, dtype: torch.dtype) -> None:
         """RuntimeError unless what drawing the brain takes is free."""
-        values = math.prod(self.spatial) * self.channels
+        values = len(self._planes) * math.prod(self.spatial[1:]) * self.channels
         weights = self.channels * self.sensory_dim * (3 if self.sensory_dim <= _MOST_FACTORED else 1)
-        # The field three times: now, next and at first; while it is drawn, normal numbers and their product with .01.
-        needed = values * (8 + 3 * dtype.itemsize) + 4 * (weights + self.patterns * (self.sensory_dim + self.motor_dim))
+        # The field three times: now, next and at first; of a slice, normal numbers and their product with .01.
+        small = 2 * min(values, _SLICE) + weights + self.patterns * (self.sensory_dim + self.motor_dim)
+        needed = 3 * dtype.itemsize * values + 4 * small
         got = f"{self.sensory_dim}, {self.spatial}, {self.channels} and {self.patterns}"
         check_free(op, "sensory_dim, spatial, channels and patterns", got, needed)
 
     def _draw(self, generator: torch.Generator, dtype: torch.dtype) -> None:
         """Everything that a seed decides, and the state."""
-        shape = (*self.spatial, self.channels)
 
         def normal(*sizes: int) -> Tensor:
             return torch.randn(sizes, generator=generator, dtype=torch.float32, device="cpu")
@@ -483,7 +487,7 @@ class FieldBrain(Saveable, DescribedModule):
         def zeros(*sizes: int) -> Tensor:
             return torch.zeros(sizes, dtype=torch.float32, device="cpu")
 
-        start = (0.01 * normal(*shape)).to(dtype)
+        start = self._drawn_start(generator, dtype)
         content = self.channels - self.motor_dim
         weights = zeros(self.channels, self.sensory_dim)
         if self.sensory_dim <= _MOST_FACTORED:
@@ -504,8 +508,7 @@ class FieldBrain(Saveable, DescribedModule):
             "_strides": torch.tensor((height * width, width, 1), device="cpu"),
         }
         state = {
-            "_even": start.clone(),
-            "_odd": torch.zeros_like(start),
+            **self._field_memory(start),
             "prediction": zeros(self.sensory_dim),
             "last_sensory": zeros(self.sensory_dim),
             "last_motor": zeros(self.motor_dim),
@@ -515,12 +518,37 @@ class FieldBrain(Saveable, DescribedModule):
             self.register_buffer(name, tensor)
         self._turn = False
 
+    @property
+    def _planes(self) -> range:
+        """Those of the field that are here."""
+        return range(self.spatial[0])
+
+    def _field_memory(self, start: Tensor) -> dict[str, Tensor]:
+        return {"_even": start.clone(), "_odd": torch.zeros_like(start)}
+
+    def _drawn_start(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """The planes at first, ``0.01 N(0, 1)``: in slices, the numbers of the whole field drawn at once."""
+        shape = (*self.spatial[1:], self.channels)
+        size = math.prod(shape)
+        start = torch.empty(len(self._planes), *shape, dtype=dtype, device="cpu")
+        flat, first, total = start.view(-1), self._planes.start * size, self.spatial[0] * size
+        begin = 0
+        while begin < total:
+            # Torch draws in sixteens, and the last sixteen together: none may be left over.
+            end = total if total - begin < _SLICE + 16 else begin + _SLICE
+            drawn = torch.randn(end - begin, generator=generator, dtype=torch.float32, device="cpu")
+            low, high = max(begin, first), min(end, first + len(flat))
+            if low < high:
+                flat[low - first : high - first] = 0.01 * drawn[low - begin : high - begin]
+            begin = end
+        return start
+
     def _new_pool(self, device: torch.device) -> TensorPool:
         places, channels = math.prod(self.spatial), self.channels
-        blocks = -(-places // _BLOCK)
+        blocks = -(-places // BLOCK)
         pool = TensorPool(
             {
-                "match": ((places,), self._even.dtype),
+                "match": ((len(self._planes) * math.prod(self.spatial[1:]),), self._start.dtype),
                 "mean": (*self.spatial, 1),
                 "gradient": (3, *self.spatial, 1),
                 "weights": (places,),
@@ -532,7 +560,7 @@ class FieldBrain(Saveable, DescribedModule):
             device,
         )
         # Of all places, those of each block, of which the last may have fewer.
-        pool["shares"].fill_(_BLOCK / places)[-1:] = (places - (blocks - 1) * _BLOCK) / places
+        pool["shares"].fill_(BLOCK / places)[-1:] = (places - (blocks - 1) * BLOCK) / places
         return pool
 
     def _memory(self) -> TensorPool:
@@ -577,29 +605,58 @@ class FieldBrain(Saveable, DescribedModule):
         self._turn = not turn
         return packed
 
-    def _place(self, rows: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
+    def _memories(self) -> tuple[Tensor, Tensor]:
+        """The field, and where it goes by a step."""
+        field, fresh = (self._odd, self._even) if self._turn else (self._even, self._odd)
+        # A program that is exported reads the same memory in every cycle, and writes to no other that is kept.
+        return field, torch.empty_like(field) if torch.compiler.is_exporting() else fresh
+
+    def _best(self, rows: Tensor, content: Tensor, work: Tensor) -> Tensor:
+        """The first place that correlates best with the senses, ``[1]``; `work` is memory like `rows`."""
+        match = self._memory()["match"]
+        if rows.dtype == torch.float32 and rows.device.type == "cpu":
+            # BLAS rounds what it makes of a row by where that lies in memory: parts of a field must choose as it does.
+            # A slice of products stays in the caches.
+            count = max(_PRODUCTS // self.channels, -(-len(rows) // 64))
+            for begin in range(0, len(rows), count):
+                part = rows[begin : begin + count]
+                torch.sum(torch.mul(part, content, out=work[: len(part)]), 1, out=match[begin : begin + count])
+        else:
+            torch.mv(rows, content.to(rows.dtype), out=match)
+        return match.argmax(0, keepdim=True)
+
+    def _place(self, best: Tensor) -> tuple[Tensor, Tensor]:
         """The places around the best one, ``[25]``, and the weights of an imprint there; 0 for those outside."""
-        best = torch.mv(rows, content.to(rows.dtype), out=self._memory()["match"]).argmax(0, keepdim=True)
         near = torch.div(best, self._strides, rounding_mode="floor") % self._sizes + self._offsets
         inside = ((near >= 0) & (near < self._sizes)).all(1)
         around = (near.clamp(min=0).minimum(self._sizes - 1) * self._strides).sum(1)
         return around, self._falloff * inside
+
+    def _add(self, rows: Tensor, around: Tensor, values: Tensor) -> None:
+        """Adds a row of values at each of the places."""
+        rows.index_add_(0, around, values)
 
     def _evolve(self, field: Tensor, fresh: Tensor) -> None:
         if self.eager:
             fresh.copy_(plain_field.evolve(field, self.decay, self.diffusion, 1, self.boundary))
             if self.noise:
                 fresh.add_(torch.randn_like(fresh), alpha=self.noise)
-            return
-        key = self.key if self.noise else None
-        functional.evolve(field, self.decay, self.diffusion, 1, self.boundary, noise=self.noise, key=key, out=fresh)
-        functional.advance_key_(self.key, field.numel())
+        else:
+            key = self.key if self.noise else None
+            functional.evolve(field, self.decay, self.diffusion, 1, self.boundary, noise=self.noise, key=key, out=fresh)
+            functional.advance_key_(self.key, field.numel())
+        if not torch.compiler.is_exporting():
+            self._turn = not self._turn
+
+    def _mean_and_row(self, rows: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        """The channels' mean of every place, ``[D, H, W, 1]``, and the channels of one place."""
+        mean = self._memory()["mean"]
+        torch.mean(rows, 1, dtype=torch.float32, out=mean.view(-1))
+        return mean, rows.index_select(0, place).squeeze(0).float()
 
     def _motor(self, field: Tensor, sensory: Tensor, around: Tensor) -> Tensor:
         pool = self._memory()
-        rows = field.view(-1, self.channels)
-        mean = pool["mean"]
-        torch.mean(rows, 1, dtype=torch.float32, out=mean.view(-1))
+        mean, held = self._mean_and_row(field.view(-1, self.channels), around[len(around) // 2 :][:1])
         if self.eager:
             pool["gradient"].copy_(plain_field.gradient(mean))
         else:
@@ -608,7 +665,6 @@ class FieldBrain(Saveable, DescribedModule):
         # At least a little, so that a field of zeros has no gradient.
         total = weights.sum().clamp(min=1e-30)
         flow = torch.mv(pool["gradient"].view(3, -1), weights) / total
-        held = rows.index_select(0, around[len(around) // 2 :][:1]).squeeze(0).float()
         pattern, similarity = self.library.find_best_pattern(sensory)
         features = torch.cat((flow, held))
         drive = self.gain * torch.mv(self.motor_weights, features) + similarity.clamp(min=0) * pattern
@@ -618,7 +674,7 @@ class FieldBrain(Saveable, DescribedModule):
     def _pack(self, field: Tensor, motor: Tensor, error: Tensor) -> Tensor:
         """Motor and metrics in one vector."""
         rows = field.view(-1, self.channels)
-        measured = plain_field.metrics(rows, _SMALL) if self.eager else self._metrics(rows)
+        measured = plain_field.metrics(rows, SMALL) if self.eager else self._metrics(rows)
         information, largest, energy, sparsity = measured
         packed = self._memory()["packed"]
         packed[: self.motor_dim] = motor
@@ -627,19 +683,28 @@ class FieldBrain(Saveable, DescribedModule):
 
     def _metrics(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """`plain_field.metrics` in one read: moments of blocks of places, then of all blocks together."""
-        pool, count = self._memory(), rows.shape[0]
-        torch.ops.torch_hrr._field_moments.out(rows, _SMALL, out=pool["moments"])
-        means, squares, largest, small = pool["moments"].unbind(1)
+        pool, count = self._memory(), math.prod(self.spatial)
+        means, squares, largest, small = self._moments(rows).unbind(1)
         shares, deviations = pool["shares"], pool["deviations"]
         mean = torch.mv(means.t(), shares)
         torch.sub(means, mean, out=deviations).square_()
         variance = squares.sum(0) / count + torch.mv(deviations.t(), shares)
         energy = (variance + mean * mean).mean()
-        return variance.sqrt().sum(), largest.amax(), energy, small.sum() / rows.numel()
+        return variance.sqrt().sum(), largest.amax(), energy, small.sum() / (count * self.channels)
 
-    def _checked(self, sensory: Sequence[float] | Tensor, reward: float) -> Tensor:
+    def _moments(self, rows: Tensor) -> Tensor:
+        """Of blocks of places, ``[blocks, 4, channels]``."""
+        moments = self._memory()["moments"]
+        torch.ops.torch_hrr._field_moments.out(rows, SMALL, out=moments)
+        return moments
+
+    def _checked(
+        self, sensory: Sequence[float] | Tensor, reward: float, terminated: bool = False, truncated: bool = False
+    ) -> Tensor:
         """Sensory values and the reward in one vector on the host."""
         op = "process_robot_cycle"
+        check_bool(op, "terminated", terminated)
+        check_bool(op, "truncated", truncated)
         if isinstance(sensory, Tensor):
             check_strided(op, "sensory", sensory)
             if sensory.is_complex() or sensory.dtype is torch.bool:
@@ -682,8 +747,8 @@ def _fill_with_waves(weights: Tensor, generator: torch.Generator) -> None:
     chosen = torch.randperm(rows, generator=generator, device="cpu")[:columns]
     signs = torch.randint(2, (rows + columns,), generator=generator, device="cpu") * 2.0 - 1.0
     scale = math.sqrt(2 / rows)
-    for begin in range(0, rows, _BLOCK):
-        block = slice(begin, min(begin + _BLOCK, rows))
+    for begin in range(0, rows, BLOCK):
+        block = slice(begin, min(begin + BLOCK, rows))
         # A whole turn is 8 N: exact, so that large products lose nothing.
         angle = torch.outer(2 * order[block] + 1, 2 * chosen + 1).remainder_(8 * rows).double() * (math.pi / (4 * rows))
         weights[block] = angle.cos_().mul_(scale * signs[block, None]).mul_(signs[rows:])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -16,13 +14,12 @@ from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, s
 from torch_hrr._ranks import Ranks, answered
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
-from torch_hrr.field import functional
-from torch_hrr.io import files
+from torch_hrr.field import _folder, functional
 from torch_hrr.runtime.device import resolve_device
 
 _ops = torch.ops.torch_hrr
-_DEPTH = -4
-_INDEX, _FORMAT, _PIECE = "index.safetensors", "torch_hrr.split_field", "torch_hrr.split_field_planes"
+_DEPTH = _folder.DEPTH
+_KIND = _folder.Kind("SplitField", "torch_hrr.split_field", ("planes",))
 
 
 class _Call(NamedTuple):
@@ -164,10 +161,7 @@ class SplitField(DescribedModule):
         call = self._agreed(
             lambda: _checked_call(*self._like(), decay, diffusion, steps, boundary, stencil, noise, key)
         )
-        if self._next.device != self._state.device or self._next.dtype != self._state.dtype:
-            # A state was assigned.
-            self._next = torch.zeros_like(self._state)
-        self._state, self._next = self._stepped(self._state, self._next, self._keyed(call))
+        self._state, self._next = self._stepped(self._state, self._beside(), self._keyed(call))
         return self.planes
 
     def evolved(
@@ -228,14 +222,18 @@ class SplitField(DescribedModule):
         own = self._counts[self._ranks.rank]
         return functional.gradient_magnitude(self._surrounded(), normalize).narrow(_DEPTH, 1, own)
 
-    @torch.no_grad()
     def gather(self) -> Tensor:
         """The whole field, ``[..., D, H, W, C]``, on every rank."""
+        return self._gathered(self.planes)
+
+    @torch.no_grad()
+    def _gathered(self, planes: Tensor) -> Tensor:
+        """What the planes of all ranks, as many as those of the field, make up."""
         parts = []
         for rank, count in enumerate(self._counts):
-            shape = list(self._state.shape)
+            shape = list(planes.shape)
             shape[_DEPTH] = count
-            part = self.planes.contiguous() if rank == self._ranks.rank else self._state.new_empty(shape)
+            part = planes.contiguous() if rank == self._ranks.rank else planes.new_empty(shape)
             self._ranks.broadcast("gather", part, rank)
             parts.append(part)
         return torch.cat(parts, _DEPTH)
@@ -253,32 +251,8 @@ class SplitField(DescribedModule):
             TypeError, ValueError, OSError: As `torch_hrr.io.save`.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
-
-        def begin() -> int:
-            folder = checked_path("save", path)
-            if self._ranks.rank:
-                return 0
-            os.makedirs(folder, exist_ok=True)
-            index = os.path.join(folder, _INDEX)
-            return _read_index(index)["round"] + 1 if os.path.exists(index) else 0
-
-        device = self._state.device
-        number = self._ranks.gathered([self._ranks.together("save", begin, device)], device)[0][0]
-        folder = checked_path("save", path)
-        place = {"round": number, "origin": self.origin, "depth": self._counts[self._ranks.rank]}
-        name = os.path.join(folder, f"{number}-{self._ranks.rank}.safetensors")
-        piece = {"planes": self.planes}
-        self._ranks.together("save", lambda: files.save(name, piece, place, format=_PIECE, version=1), device)
-
-        def end() -> None:
-            if self._ranks.rank == 0:
-                stated = {"round": number, "counts": self._counts, "metadata": dict(metadata or {})}
-                files.save(os.path.join(folder, _INDEX), {}, stated, format=_FORMAT, version=1)
-                for other in os.listdir(folder):
-                    if re.fullmatch(r"\d+-\d+\.safetensors", other) and int(other.split("-")[0]) != number:
-                        os.unlink(os.path.join(folder, other))
-
-        self._ranks.together("save", end, device)
+        content = _folder.Content({"planes": self.planes}, {}, metadata or {})
+        _folder.save(_KIND, path, self._ranks, self._counts, content)
 
     @classmethod
     def load(
@@ -306,20 +280,27 @@ class SplitField(DescribedModule):
         rank = dist.get_rank(group) if dist.is_initialized() else 0
         problem: Exception | None = None
         planes = torch.empty(0)
-        metadata: dict[str, Any] = {}
+        metadata: Mapping[str, Any] = {}
         try:
             place = resolve_device(device, op="load")
-            planes, metadata = _read_planes(checked_path("load", path), rank, ranks)
-            planes = planes.to(place)
+            held, _, metadata = _folder.read(_KIND, checked_path("load", path), rank, ranks)
+            planes = held["planes"].to(place)
         except Exception as error:
             problem = error
         try:
             # Without planes too, so that the other ranks are told.
-            return cls(planes, group, halo), metadata
+            return cls(planes, group, halo), dict(metadata)
         except ValueError:
             if problem is not None:
                 raise problem from None
             raise
+
+    def _beside(self) -> Tensor:
+        """Memory of the next state."""
+        if self._next.device != self._state.device or self._next.dtype != self._state.dtype:
+            # A state was assigned.
+            self._next = torch.zeros_like(self._state)
+        return self._next
 
     def _like(self) -> tuple[Tensor]:
         """No plane of the field, to check arguments with."""
@@ -506,39 +487,6 @@ class SplitField(DescribedModule):
         key = functional.drawn_key(self._state.device)
         self._ranks.broadcast("evolve", key, 0)
         return key
-
-
-def _read_index(path: str) -> dict[str, Any]:
-    """What the index of a folder says; anybody can seal one, so that all is checked."""
-    _, index = files.load(path, format=_FORMAT)
-    number, counts, metadata = (index.get(name) for name in ("round", "counts", "metadata"))
-    known = type(number) is int and number >= 0 and isinstance(counts, list) and isinstance(metadata, dict)
-    if not known or not counts or not all(type(count) is int and count > 0 for count in counts):
-        raise files.IntegrityError(f"load: {path} must describe a SplitField, got {str(index)[:200]}")
-    return index
-
-
-def _read_planes(folder: str, rank: int, ranks: int) -> tuple[Tensor, dict[str, Any]]:
-    """One rank's planes of the field that a folder holds, and the field's metadata."""
-    index = _read_index(os.path.join(folder, _INDEX))
-    counts: list[int] = index["counts"]
-    depth = sum(counts)
-    if ranks > depth:
-        raise ValueError(f"load: ranks must be at most {depth}, the planes of the field, got {ranks}")
-    first, end = depth * rank // ranks, depth * (rank + 1) // ranks
-    parts = []
-    for number, (count, beyond) in enumerate(zip(counts, itertools.accumulate(counts), strict=True)):
-        origin = beyond - count
-        begin, stop = max(first, origin), min(end, origin + count)
-        if begin < stop:
-            name = os.path.join(folder, f"{index['round']}-{number}.safetensors")
-            tensors, place = files.open_mapped(name, format=_PIECE, op="load")
-            planes = tensors.get("planes")
-            wanted = {"round": index["round"], "origin": origin, "depth": count}
-            if place != wanted or planes is None or planes.dim() < 4 or planes.shape[_DEPTH] != count:
-                raise files.IntegrityError(f"load: {name} must hold the planes of {wanted}, got {place}")
-            parts.append(planes.narrow(_DEPTH, begin - origin, stop - begin))
-    return torch.cat(parts, _DEPTH), index["metadata"]
 
 
 class _Evolved(torch.autograd.Function):

@@ -63,12 +63,7 @@ class Saveable:
         """
         # What threads share must not change until it is written: its tensors are no copies.
         with getattr(self, "_lock", None) or contextlib.nullcontext():
-            tensors, metadata = self._content()
-            # Files of modules that are all in train mode are as ever.
-            if isinstance(self, nn.Module) and self._has_modes:
-                resting = _resting(self)
-                metadata = {**metadata, "eval": resting} if resting else metadata
-            files.save(path, tensors, metadata, format=self.file_format, version=self.file_version, key=key)
+            files.save(path, *self._filed(), format=self.file_format, version=self.file_version, key=key)
 
     @classmethod
     def load(
@@ -112,6 +107,12 @@ class Saveable:
         """Tensors and plain values that determine the object."""
         state = cast(nn.Module, self).state_dict()
         return {name: value for name, value in state.items() if not name.endswith("_extra_state")}, self._settings()
+
+    def _filed(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+        """`_content`, and the modules in eval mode: files of those that are all in train mode are as ever."""
+        tensors, metadata = self._content()
+        resting = _resting(self) if isinstance(self, nn.Module) and self._has_modes else []
+        return tensors, {**metadata, "eval": resting} if resting else metadata
 
     def _outline(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         """`_content`, or the same with tensors without memory where that costs less."""
