@@ -107,6 +107,7 @@ def calls():
     yield "MappedTable", encoding.MappedTable, table
     yield "SplitBrain.load", assembly.SplitBrain.load, on(assembly.SplitBrain.load, "no file")
     yield "SplitField.load", field.SplitField.load, on(field.SplitField.load, "no file")
+    yield "SplitMemory.load", hrr.SplitMemory.load, on(hrr.SplitMemory.load, "no file")
     yield "load_config", encoding.ConfigurableSinusoidalEmbedder.load_config, load_config
     yield "torch_hrr.load", torch_hrr.load, load
     yield "io.load", io.load, on(io.load, "no file", format="any")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -13,16 +11,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, strided, tensor
+from torch_hrr._folder import Kind, read, write
 from torch_hrr._ranks import Ranks, answered
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
-from torch_hrr.io import files
 from torch_hrr.runtime.device import resolve_device
 
 _ops = torch.ops.torch_hrr
 _DEPTH = -4
-_INDEX, _FORMAT, _PIECE = "index.safetensors", "torch_hrr.split_field", "torch_hrr.split_field_planes"
+_FOLDER = Kind("SplitField", "torch_hrr.split_field", "planes", "depth")
 
 
 class _Call(NamedTuple):
@@ -253,32 +251,8 @@ class SplitField(DescribedModule):
             TypeError, ValueError, OSError: As `torch_hrr.io.save`.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
-
-        def begin() -> int:
-            folder = checked_path("save", path)
-            if self._ranks.rank:
-                return 0
-            os.makedirs(folder, exist_ok=True)
-            index = os.path.join(folder, _INDEX)
-            return _read_index(index)["round"] + 1 if os.path.exists(index) else 0
-
-        device = self._state.device
-        number = self._ranks.gathered([self._ranks.together("save", begin, device)], device)[0][0]
-        folder = checked_path("save", path)
-        place = {"round": number, "origin": self.origin, "depth": self._counts[self._ranks.rank]}
-        name = os.path.join(folder, f"{number}-{self._ranks.rank}.safetensors")
-        piece = {"planes": self.planes}
-        self._ranks.together("save", lambda: files.save(name, piece, place, format=_PIECE, version=1), device)
-
-        def end() -> None:
-            if self._ranks.rank == 0:
-                stated = {"round": number, "counts": self._counts, "metadata": dict(metadata or {})}
-                files.save(os.path.join(folder, _INDEX), {}, stated, format=_FORMAT, version=1)
-                for other in os.listdir(folder):
-                    if re.fullmatch(r"\d+-\d+\.safetensors", other) and int(other.split("-")[0]) != number:
-                        os.unlink(os.path.join(folder, other))
-
-        self._ranks.together("save", end, device)
+        planes = {"planes": self.planes}
+        write(_FOLDER, self._ranks, path, self._counts, planes, {}, lambda: metadata or {}, self._state.device)
 
     @classmethod
     def load(
@@ -508,37 +482,16 @@ class SplitField(DescribedModule):
         return key
 
 
-def _read_index(path: str) -> dict[str, Any]:
-    """What the index of a folder says; anybody can seal one, so that all is checked."""
-    _, index = files.load(path, format=_FORMAT)
-    number, counts, metadata = (index.get(name) for name in ("round", "counts", "metadata"))
-    known = type(number) is int and number >= 0 and isinstance(counts, list) and isinstance(metadata, dict)
-    if not known or not counts or not all(type(count) is int and count > 0 for count in counts):
-        raise files.IntegrityError(f"load: {path} must describe a SplitField, got {str(index)[:200]}")
-    return index
-
-
 def _read_planes(folder: str, rank: int, ranks: int) -> tuple[Tensor, dict[str, Any]]:
     """One rank's planes of the field that a folder holds, and the field's metadata."""
-    index = _read_index(os.path.join(folder, _INDEX))
-    counts: list[int] = index["counts"]
-    depth = sum(counts)
-    if ranks > depth:
-        raise ValueError(f"load: ranks must be at most {depth}, the planes of the field, got {ranks}")
-    first, end = depth * rank // ranks, depth * (rank + 1) // ranks
-    parts = []
-    for number, (count, beyond) in enumerate(zip(counts, itertools.accumulate(counts), strict=True)):
-        origin = beyond - count
-        begin, stop = max(first, origin), min(end, origin + count)
-        if begin < stop:
-            name = os.path.join(folder, f"{index['round']}-{number}.safetensors")
-            tensors, place = files.open_mapped(name, format=_PIECE, op="load")
-            planes = tensors.get("planes")
-            wanted = {"round": index["round"], "origin": origin, "depth": count}
-            if place != wanted or planes is None or planes.dim() < 4 or planes.shape[_DEPTH] != count:
-                raise files.IntegrityError(f"load: {name} must hold the planes of {wanted}, got {place}")
-            parts.append(planes.narrow(_DEPTH, begin - origin, stop - begin))
-    return torch.cat(parts, _DEPTH), index["metadata"]
+
+    def are_planes(tensors: Mapping[str, Tensor], said: Mapping[str, Any], count: int) -> bool:
+        planes = tensors.get("planes")
+        return not said and planes is not None and planes.dim() >= 4 and planes.shape[_DEPTH] == count
+
+    pieces, metadata = read(_FOLDER, folder, rank, ranks, are_planes)
+    parts = [piece.tensors["planes"].narrow(_DEPTH, piece.begin, piece.end - piece.begin) for piece in pieces]
+    return torch.cat(parts, _DEPTH), dict(metadata)
 
 
 class _Evolved(torch.autograd.Function):
