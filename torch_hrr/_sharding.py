@@ -11,9 +11,10 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from torch_hrr import _library
 from torch_hrr._vmap import _BATCHED_TOGETHER, _NO_BATCH_AT_ALL
@@ -106,6 +107,50 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
         return choices
 
     return rule
+
+
+def is_divided(table: Any) -> bool:
+    """Whether a tensor is a DTensor of whose rows each rank has some; does not import what makes one."""
+    places = getattr(table, "placements", ())
+    return any(place.is_shard(0) for place in places) and not any(place.is_shard(1) for place in places)
+
+
+def beside(made: Tensor, other: Tensor) -> Tensor:
+    """A tensor that every rank has made alike, as one that may meet the other: a DTensor where that is one."""
+    if not hasattr(other, "placements"):
+        return made
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = cast(DTensor, other).device_mesh
+    return DTensor.from_local(made, mesh, [Replicate()] * mesh.ndim, run_check=False)
+
+
+def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The numbers of the different rows of a divided table that ids name, these rows, whole, and ids as places in them.
+
+    Ranks gather their ids and add up the rows, of which each has some; a gradient goes to the ranks that have them.
+    """
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    if not isinstance(ids, DTensor):
+        raise TypeError(f"{op}: ids must be a DTensor, as the divided table is, got {type(ids).__name__}")
+    mesh = table.device_mesh
+    numbers = ids.full_tensor().unique()
+    count, dim = table.shape
+    if len(numbers) and not 0 <= int(numbers[0]) <= int(numbers[-1]) < count:
+        raise IndexError(f"{op}: ids must be 0 to {count - 1}, got {int(numbers[0])} to {int(numbers[-1])}")
+    sizes, (start, _) = compute_local_shape_and_global_offset(table.shape, mesh, table.placements)
+    own = ((numbers >= start) & (numbers < start + sizes[0])).nonzero().squeeze(-1)
+    # Not by torch's strategy of an embedding, whose gradient is a whole table on every rank.
+    found = torch.nn.functional.embedding(numbers[own] - start, table.to_local())
+    rows = found.new_zeros(len(numbers), dim).index_copy(0, own, found)
+    added = [Partial() if place.is_shard() else place for place in table.placements]
+    whole = DTensor.from_local(rows, mesh, added, run_check=False).redistribute(placements=[Replicate()] * mesh.ndim)
+    places = torch.searchsorted(numbers, ids.to_local())
+    like = (ids.device_mesh, ids.placements)
+    # With its sizes, since ranks may have different parts.
+    return numbers, whole, DTensor.from_local(places, *like, run_check=False, shape=ids.shape, stride=ids.stride())
 
 
 def _register() -> None:

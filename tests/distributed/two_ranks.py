@@ -2,6 +2,7 @@
 
 import layer_checks
 import sharding_checks
+import table_checks
 from ranks import main
 from torch.distributed.tensor import init_device_mesh
 
@@ -9,6 +10,7 @@ from torch.distributed.tensor import init_device_mesh
 def check(rank):
     mesh = init_device_mesh("cpu", (2,))
     layer_checks.check(rank, mesh)
+    table_checks.check(rank, mesh)
     sharding_checks.check(rank, mesh)
 
 
