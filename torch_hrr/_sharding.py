@@ -45,10 +45,43 @@ _LINEAR: dict[str, tuple[str, ...]] = {
 _ADDS_TERMS = ("superpose", "bind_superpose")
 """Operators that add up the first of an operand's dimensions that are no batch."""
 
+_ROW_RULES = ("hebb", "oja", "bcm")
+"""Rules by which a unit learns from its inputs and its output, whatever other units do."""
+
 
 def _is_linear(values: dict[str, Any]) -> bool:
     """Whether these arguments leave an operator of `_LINEAR` linear."""
     return not values.get("normalize") and not values.get("noise")
+
+
+def _scan_choices(name: str, values: dict[str, Any], arguments: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
+    """How `plastic_scan` and its derivatives divide: by layers that learn apart, and of some rules by units.
+
+    Inputs are ``[..., T, n]`` or ``[..., T, B, n]``, outputs as many dimensions, weights ``[..., m, n]``, thresholds
+    ``[..., m]``, or empty: what is given and what results is one of the four, by its name.
+    """
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    learned = name == "_plastic_scan_backward"
+    results = ["inputs" if learned else "outputs", "weight", "theta"]
+    layers = len(values["weight"].shape) - 2
+
+    def choice(places: dict[str, Any], of_inputs: Any) -> tuple[list[Any], list[Any]]:
+        given = [
+            places[argument.rpartition("_")[2]] if hasattr(values[argument], "placements") else None
+            for argument in arguments
+        ]
+        return [of_inputs if result == "inputs" else places[result] for result in results], given
+
+    kinds = ("inputs", "outputs", "weight", "theta")
+    choices = [choice(dict.fromkeys(kinds, Shard(layer)), Shard(layer)) for layer in range(layers)]
+    if values["rule"] in _ROW_RULES:
+        thresholds = Shard(layers) if values["rule"] == "bcm" else Replicate()
+        places = (Replicate(), Shard(len(values["inputs"].shape) - 1), Shard(layers), thresholds)
+        # Every unit has a part in the gradient of what all see.
+        of_inputs = Partial() if values.get("for_inputs") else Replicate()
+        choices.append(choice(dict(zip(kinds, places, strict=True)), of_inputs))
+    return choices
 
 
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tuple[list[Any], list[Any]]]]:
@@ -91,6 +124,9 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
             return placed(choose)
 
         choices: list[tuple[list[Any], list[Any]]] = [([Replicate()] * results, placed(lambda i: Replicate()))]
+        if "plastic_scan" in name:
+            known = [argument.name for argument in schema.arguments[: len(arguments)]]
+            return choices + _scan_choices(name, values, known)
         if any(own in (_BATCHED_TOGETHER, _NO_BATCH_AT_ALL) for _, own in given.values()):
             return choices
         batch = max((len(shape) - own for shape, own in given.values() if own >= 0), default=0)
