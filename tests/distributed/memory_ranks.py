@@ -81,6 +81,25 @@ def check_answers(group):
     same(copy.deepcopy(split).cleanup(clean.numpy(), 3), whole.cleanup(clean, 3))
 
 
+def check_stores(group):
+    """What the stores of the ranks hold now; changes come with the next memory."""
+    rank, ranks = (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
+    store, drawn = hrr.VectorStore(DIM), items()[[0, 1, 2, 3, 4, 6]]
+    for number, row in enumerate(drawn):
+        store.add(f"{rank}.{number}", row * (rank + 1))
+    store.remove(f"{rank}.{1 + rank % 2}")
+    split = hrr.SplitMemory(store, group=group)
+    own = [[number for number in range(6) if number != 1 + rank % 2] for rank in range(ranks)]
+    whole = hrr.ItemMemory(
+        torch.cat([drawn[kept] * (rank + 1) for rank, kept in enumerate(own)]),
+        [f"{rank}.{number}" for rank, kept in enumerate(own) for number in kept],
+        quantized=True,
+    )
+    store.remove(f"{rank}.0")
+    same(split.cleanup(queries(), 4), whole.cleanup(queries(), 4))
+    assert split.names == whole.names and split.ask(drawn, 2) == whole.ask(drawn, 2)
+
+
 def check_derivatives(group):
     """Gradients, second derivatives and tangents have the bits of the whole memory."""
     for dtype in FLOATING:
@@ -118,7 +137,7 @@ def check_errors(group):
         (lambda: split.cleanup("query"), TypeError, "query must be"),
         (lambda: split.cleanup(query.to("meta")), RuntimeError, "query must be on cpu"),
         (lambda: split.cleanup(query[:, :-1].clone().requires_grad_()), ValueError, "last dimension"),
-        (lambda: split.cleanup(query[0] * 2), ValueError, "same on all ranks"),
+        (lambda: split.cleanup(query * 2), ValueError, "same on all ranks"),
         (lambda: split.cleanup(query, 2), ValueError, "same on all ranks"),
         (lambda: split.cleanup(query.double()), ValueError, "same on all ranks"),
         (lambda: split.cleanup(query.clone().requires_grad_()), ValueError, "same on all ranks, got .*derivative"),
@@ -210,6 +229,7 @@ def check(rank):
     group = groups[0] if rank < 3 else groups[1]
     for each in (group, None):
         check_answers(each)
+        check_stores(each)
         check_derivatives(each)
         check_errors(each)
         check_bytes(each)

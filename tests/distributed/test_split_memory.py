@@ -3,7 +3,7 @@
 import pytest
 import ranks
 import torch
-from memory_ranks import check_answers, check_derivatives, items, names, queries, same
+from memory_ranks import check_answers, check_derivatives, check_stores, items, names, queries, same
 
 from torch_hrr import IntegrityError, hrr, io
 
@@ -14,6 +14,7 @@ def test_two_three_and_five_ranks(tmp_path):
 
 def test_one_rank_needs_no_group():
     check_answers(None)
+    check_stores(None)
     check_derivatives(None)
 
 

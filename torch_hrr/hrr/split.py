@@ -19,7 +19,7 @@ from torch_hrr._folder import Kind, Piece, read, share, write
 from torch_hrr._ranks import Ranks
 from torch_hrr._repr import Described, place_of
 from torch_hrr.hrr._quantized import best_of, nearest, quantize
-from torch_hrr.hrr.memory import Cleanup, ItemMemory, Searching, _Names
+from torch_hrr.hrr.memory import Cleanup, ItemMemory, Listed, Searching, _Names
 from torch_hrr.io import IntegrityError, digest, open_mapped
 from torch_hrr.io._contents import checked_options
 from torch_hrr.runtime.device import resolve_data_device
@@ -51,12 +51,13 @@ class SplitMemory(Searching, Described):
     """
 
     def __init__(
-        self, vectors: Tensor, names: Sequence[str] | None = None, group: dist.ProcessGroup | None = None
+        self, vectors: Tensor | Listed, names: Sequence[str] | None = None, group: dist.ProcessGroup | None = None
     ) -> None:
         """Copies and codes this rank's items; their number may differ between ranks.
 
         Args:
-            vectors: ``[n, D]``, n and D at least 1, as for `ItemMemory`; D and dtype are the same on every rank.
+            vectors: ``[n, D]``, n and D at least 1, or a store, vocabulary or memory of this rank, as for `ItemMemory`;
+                D and dtype are the same on every rank.
             names: Of this rank's items, different from all others; None, on every rank, for items without names.
             group: None means the default one.
 
@@ -66,7 +67,8 @@ class SplitMemory(Searching, Described):
         """
 
         def made() -> ItemMemory:
-            check_data("SplitMemory", "vectors", tensor("SplitMemory", "vectors", vectors))
+            if not isinstance(vectors, Listed):
+                check_data("SplitMemory", "vectors", tensor("SplitMemory", "vectors", vectors))
             with named("ItemMemory", "SplitMemory"):
                 return ItemMemory(vectors, names, quantized=True)
 
