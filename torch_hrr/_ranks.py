@@ -70,7 +70,7 @@ class Ranks:
     def gathered_bytes(self, own: bytes) -> list[bytes]:
         """From every rank bytes, whose number may differ."""
         sizes = [size for (size,) in self.gathered([len(own)], self.device)]
-        sent = torch.zeros(max(sizes), dtype=torch.uint8)
+        sent = torch.zeros(max(sizes), dtype=torch.uint8, device="cpu")
         sent[: len(own)] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
         told = self.gathered_tensors(sent.to(self.device))
         return [bytes(to_bytes(other[:size])) for other, size in zip(told, sizes, strict=True)]

@@ -78,6 +78,10 @@ def check_answers(group):
     for mode in (torch.inference_mode(), torch.autocast("cpu"), torch.device("meta")):
         with mode:
             same(split.cleanup(clean, 3), whole.cleanup(clean, 3))
+            made = hrr.SplitMemory(split.vectors, split.names[split.rows.start : split.rows.stop], group)
+        found = [memory.cleanup(clean.clone().requires_grad_(), 3) for memory in (made, whole)]
+        same(*found)
+        assert made.names == split.names and found[0].values.requires_grad
     same(copy.deepcopy(split).cleanup(clean.numpy(), 3), whole.cleanup(clean, 3))
 
 
