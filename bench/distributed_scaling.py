@@ -2,17 +2,18 @@
 
     python bench/distributed_scaling.py [--update]
 
-Nothing is timed. Work is rows bound, planes of a field or of a brain's field stepped, or neurons of an area whose
-synapses are drawn, on the rank that has most; bytes are those that the rank that sends most hands to torch.distributed
-in a step. `--update` writes the table of docs/distributed.md.
+Nothing is timed. Work is rows bound, planes of a field or of a brain's field stepped, items searched, or neurons of an
+area whose synapses are drawn, on the rank that has most; bytes are those that the rank that sends most hands to
+torch.distributed in a step. `--update` writes the table of docs/distributed.md.
 """
 
 import argparse
+import contextlib
 import datetime
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from torch_hrr.assembly import _inputs as reading  # noqa: E402
 PAGE = ROOT / "docs" / "distributed.md"
 RANKS = (1, 2, 3, 5)
 ROWS, DIM = 3840, 64
+# Of a memory of as many items.
+QUERIES, TOP = 20, 10
 # Of a field: planes that 1, 2, 3 and 5 divide, their other sizes, and steps that both halos divide.
 PLANES, PLANE, STEPS = 60, (8, 8, 4), 12
 HALOS = (1, 4)
@@ -85,30 +88,58 @@ def evolution(ranks: int, weak: bool, halo: int) -> tuple[float, float]:
     return planes / STEPS, sent / STEPS
 
 
+@contextlib.contextmanager
+def counted_collectives() -> Iterator[list[int]]:
+    """Bytes that this rank hands to each all-reduce and all-gather meanwhile."""
+    sent: list[int] = []
+    reduce, gather = dist.all_reduce, dist.all_gather
+
+    def counted_reduce(tensor: Any, *rest: Any) -> None:
+        sent.append(tensor.nbytes)
+        reduce(tensor, *rest)
+
+    def counted_gather(others: Any, tensor: Any, *rest: Any) -> None:
+        sent.append(tensor.nbytes)
+        gather(others, tensor, *rest)
+
+    dist.all_reduce, dist.all_gather = counted_reduce, counted_gather
+    try:
+        yield sent
+    finally:
+        dist.all_reduce, dist.all_gather = reduce, gather
+
+
 def cycle(ranks: int, weak: bool) -> tuple[float, float]:
     """Planes stepped and bytes sent by this rank in a cycle of a field's brain."""
     spatial = (PLANES * (ranks if weak else 1), *PLANE[:2])
     brain = field.SplitFieldBrain(SENSORS, MOTORS, spatial, CHANNELS, seed=0, device="cpu")
     sensory = torch.ones(SENSORS)
     brain.step(sensory)
-    sent, gather, exchange = 0, dist.all_gather, dist.batch_isend_irecv
-
-    def counted_gather(others: Any, tensor: Any, *rest: Any) -> None:
-        nonlocal sent
-        sent += tensor.nbytes
-        gather(others, tensor, *rest)
+    planes, exchange = [0], dist.batch_isend_irecv
 
     def counted_exchange(transfers: Any) -> Any:
-        nonlocal sent
-        sent += sum(transfer.tensor.nbytes for transfer in transfers if transfer.op is dist.isend)
+        planes[0] += sum(transfer.tensor.nbytes for transfer in transfers if transfer.op is dist.isend)
         return exchange(transfers)
 
-    dist.all_gather, dist.batch_isend_irecv = counted_gather, counted_exchange
+    dist.batch_isend_irecv = counted_exchange
     try:
-        brain.step(sensory)
+        with counted_collectives() as sent:
+            brain.step(sensory)
     finally:
-        dist.all_gather, dist.batch_isend_irecv = gather, exchange
-    return brain.field.shape[0], 0 if ranks == 1 else sent
+        dist.batch_isend_irecv = exchange
+    return brain.field.shape[0], 0 if ranks == 1 else planes[0] + sum(sent)
+
+
+def search(ranks: int, weak: bool) -> tuple[float, float]:
+    """Items whose codes this rank searches, and bytes sent by it, in a call of several queries."""
+    count = ROWS * (ranks if weak else 1)
+    memory = hrr.SplitMemory(torch.randn(count // ranks, DIM))
+    # The same on every rank.
+    queries = torch.ones(QUERIES, DIM).cumsum(0)
+    with counted_collectives() as sent:
+        _, indices = memory.cleanup(queries, TOP)
+    assert indices.shape == (QUERIES, TOP) and len(memory) == count
+    return len(memory.rows), sum(sent)
 
 
 def projection(ranks: int, weak: bool) -> tuple[float, float]:
@@ -118,30 +149,20 @@ def projection(ranks: int, weak: bool) -> tuple[float, float]:
     brain.add_stimulus("s", WINNERS)
     brain.add_area("A", BLOCKS * width * (ranks if weak else 1), WINNERS)
     brain.project("s", "A")
-    neurons, sent = 0, 0
-    draw, reduce, gather = reading.base_counts, dist.all_reduce, dist.all_gather
+    neurons, draw = 0, reading.base_counts
 
     def counted_draw(network: Any, firing: Any, fiber: Any, brain: int, first: int = 0) -> Any:
         nonlocal neurons
         neurons += fiber.counts.shape[1] - first // width * width
         return draw(network, firing, fiber, brain, first)
 
-    def counted_reduce(tensor: Any, *rest: Any) -> None:
-        nonlocal sent
-        sent += tensor.nbytes
-        reduce(tensor, *rest)
-
-    def counted_gather(others: Any, tensor: Any, *rest: Any) -> None:
-        nonlocal sent
-        sent += tensor.nbytes
-        gather(others, tensor, *rest)
-
-    reading.base_counts, dist.all_reduce, dist.all_gather = counted_draw, counted_reduce, counted_gather
+    reading.base_counts = counted_draw
     try:
-        brain.project({"s": "A"}, {"A": "A"}, ROUNDS)
+        with counted_collectives() as sent:
+            brain.project({"s": "A"}, {"A": "A"}, ROUNDS)
     finally:
-        reading.base_counts, dist.all_reduce, dist.all_gather = draw, reduce, gather
-    return neurons / ROUNDS, 0 if ranks == 1 else round(sent / ROUNDS)
+        reading.base_counts = draw
+    return neurons / ROUNDS, 0 if ranks == 1 else round(sum(sent) / ROUNDS)
 
 
 def cases() -> dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]]:
@@ -153,6 +174,7 @@ def cases() -> dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]]
         name = f"field {PLANES} x {' x '.join(map(str, PLANE))}, halo {halo}"
         made[name] = (lambda ranks, weak, halo=halo: evolution(ranks, weak, halo), PLANES)
     made[f"brain of a field {PLANES} x {PLANE[0]} x {PLANE[1]} x {CHANNELS}"] = (cycle, PLANES)
+    made[f"memory {ROWS} x {DIM}, {QUERIES} queries, top {TOP}"] = (search, ROWS)
     name = f"area of {BLOCKS * block_width(DENSITY)}, k = {WINNERS}, p = {DENSITY}"
     made[name] = (projection, BLOCKS * block_width(DENSITY))
     return made

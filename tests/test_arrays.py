@@ -134,6 +134,7 @@ CALLS = {
     "advance_key": (lambda key: field.advance_key(key, 5, 2), WHOLE[0, :2]),
     "step": (lambda x: field.DynamicField(FIELD.shape).step(x, 2), FIELD),
     "find_best_pattern": (found, A[0], A[1]),
+    "SplitMemory": (lambda items, query: hrr.SplitMemory(items).cleanup(query, 2), A, B),
     "SplitField": (lambda x: field.SplitField(x).evolve(0.9, 0.1, 2), FIELD),
 }
 

@@ -108,6 +108,7 @@ def calls():
     yield "SplitBrain.load", assembly.SplitBrain.load, on(assembly.SplitBrain.load, "no file")
     yield "SplitField.load", field.SplitField.load, on(field.SplitField.load, "no file")
     yield "SplitFieldBrain.load", field.SplitFieldBrain.load, on(field.SplitFieldBrain.load, "no file")
+    yield "SplitMemory.load", hrr.SplitMemory.load, on(hrr.SplitMemory.load, "no file")
     yield "load_config", encoding.ConfigurableSinusoidalEmbedder.load_config, load_config
     yield "torch_hrr.load", torch_hrr.load, load
     yield "io.load", io.load, on(io.load, "no file", format="any")

@@ -76,6 +76,7 @@ OTHERS = {
     field.Peak: lambda _: field.Peak((1 / 3, 2 / 3, 1.0), 0.1, 2.0, 3, 0),
     field.SplitField: lambda _: field.SplitField(torch.ones(2, 3, 4, 5)),
     field.SplitFieldBrain: lambda _: field.SplitFieldBrain(3, 2, 4, 6, device="cpu"),
+    hrr.SplitMemory: lambda _: hrr.SplitMemory(torch.eye(2, 3), ["a", "b"]),
     hierarchy.HebbianCore: lambda _: hierarchy.HebbianCore(3, 2),
     hierarchy.Layer: lambda _: hierarchy.Layer(3, 2),
     hierarchy.Monitor: lambda _: hierarchy.Monitor(a_level()),

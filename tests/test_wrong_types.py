@@ -204,6 +204,7 @@ GOOD = {
         "Resonator": ([A, A],),
         "Sequence": (8,),
         "SparseDistributedMemory": (8, 5, 2),
+        "SplitMemory": (A,),
         "Stack": (8,),
         "Tree": (8,),
         "SinusoidEncoder": (3, 8),
@@ -273,6 +274,11 @@ GOOD = {
         "cleanup": (A,),
         "names_of": (TOKENS,),
         "to": ("cpu",),
+    },
+    Methods(lambda: hrr.SplitMemory(A, ["a", "b", "c"]), hrr.SplitMemory): {
+        "ask": (A,),
+        "cleanup": (A,),
+        "names_of": (TOKENS,),
     },
     Methods(lambda: hrr.HopfieldMemory(A), hrr.HopfieldMemory): {"energy": (A,), "recall": (A,), "to": ("cpu",)},
     Methods(lambda: hrr.SparseDistributedMemory(8, 5, 2), hrr.SparseDistributedMemory): {

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from torch_hrr.io.files import to_bytes
+
 _Result = TypeVar("_Result")
 
 
@@ -64,6 +66,14 @@ class Ranks:
         with answered(self._name):
             dist.all_gather(gathered, own, self.group)
         return gathered
+
+    def gathered_bytes(self, own: bytes) -> list[bytes]:
+        """From every rank bytes, whose number may differ."""
+        sizes = [size for (size,) in self.gathered([len(own)], self.device)]
+        sent = torch.zeros(max(sizes), dtype=torch.uint8, device="cpu")
+        sent[: len(own)] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
+        told = self.gathered_tensors(sent.to(self.device))
+        return [bytes(to_bytes(other[:size])) for other, size in zip(told, sizes, strict=True)]
 
     def reduced(self, own: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
         """The sum, the largest or the like of every rank's tensor; that of this rank is written to."""

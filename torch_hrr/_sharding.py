@@ -11,9 +11,10 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from torch_hrr import _library
 from torch_hrr._vmap import _BATCHED_TOGETHER, _NO_BATCH_AT_ALL
@@ -44,10 +45,43 @@ _LINEAR: dict[str, tuple[str, ...]] = {
 _ADDS_TERMS = ("superpose", "bind_superpose")
 """Operators that add up the first of an operand's dimensions that are no batch."""
 
+_ROW_RULES = ("hebb", "oja", "bcm")
+"""Rules by which a unit learns from its inputs and its output, whatever other units do."""
+
 
 def _is_linear(values: dict[str, Any]) -> bool:
     """Whether these arguments leave an operator of `_LINEAR` linear."""
     return not values.get("normalize") and not values.get("noise")
+
+
+def _scan_choices(name: str, values: dict[str, Any], arguments: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
+    """How `plastic_scan` and its derivatives divide: by layers that learn apart, and of some rules by units.
+
+    Inputs are ``[..., T, n]`` or ``[..., T, B, n]``, outputs as many dimensions, weights ``[..., m, n]``, thresholds
+    ``[..., m]``, or empty: what is given and what results is one of the four, by its name.
+    """
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    learned = name == "_plastic_scan_backward"
+    results = ["inputs" if learned else "outputs", "weight", "theta"]
+    layers = len(values["weight"].shape) - 2
+
+    def choice(places: dict[str, Any], of_inputs: Any) -> tuple[list[Any], list[Any]]:
+        given = [
+            places[argument.rpartition("_")[2]] if hasattr(values[argument], "placements") else None
+            for argument in arguments
+        ]
+        return [of_inputs if result == "inputs" else places[result] for result in results], given
+
+    kinds = ("inputs", "outputs", "weight", "theta")
+    choices = [choice(dict.fromkeys(kinds, Shard(layer)), Shard(layer)) for layer in range(layers)]
+    if values["rule"] in _ROW_RULES:
+        thresholds = Shard(layers) if values["rule"] == "bcm" else Replicate()
+        places = (Replicate(), Shard(len(values["inputs"].shape) - 1), Shard(layers), thresholds)
+        # Every unit has a part in the gradient of what all see.
+        of_inputs = Partial() if values.get("for_inputs") else Replicate()
+        choices.append(choice(dict(zip(kinds, places, strict=True)), of_inputs))
+    return choices
 
 
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tuple[list[Any], list[Any]]]]:
@@ -90,6 +124,9 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
             return placed(choose)
 
         choices: list[tuple[list[Any], list[Any]]] = [([Replicate()] * results, placed(lambda i: Replicate()))]
+        if "plastic_scan" in name:
+            known = [argument.name for argument in schema.arguments[: len(arguments)]]
+            return choices + _scan_choices(name, values, known)
         if any(own in (_BATCHED_TOGETHER, _NO_BATCH_AT_ALL) for _, own in given.values()):
             return choices
         batch = max((len(shape) - own for shape, own in given.values() if own >= 0), default=0)
@@ -106,6 +143,50 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
         return choices
 
     return rule
+
+
+def is_divided(table: Any) -> bool:
+    """Whether a tensor is a DTensor of whose rows each rank has some; does not import what makes one."""
+    places = getattr(table, "placements", ())
+    return any(place.is_shard(0) for place in places) and not any(place.is_shard(1) for place in places)
+
+
+def beside(made: Tensor, other: Tensor) -> Tensor:
+    """A tensor that every rank has made alike, as one that may meet the other: a DTensor where that is one."""
+    if not hasattr(other, "placements"):
+        return made
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = cast(DTensor, other).device_mesh
+    return DTensor.from_local(made, mesh, [Replicate()] * mesh.ndim, run_check=False)
+
+
+def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The numbers of the different rows of a divided table that ids name, these rows, whole, and ids as places in them.
+
+    Ranks gather their ids and add up the rows, of which each has some; a gradient goes to the ranks that have them.
+    """
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    if not isinstance(ids, DTensor):
+        raise TypeError(f"{op}: ids must be a DTensor, as the divided table is, got {type(ids).__name__}")
+    mesh = table.device_mesh
+    numbers = ids.full_tensor().unique()
+    count, dim = table.shape
+    if len(numbers) and not 0 <= int(numbers[0]) <= int(numbers[-1]) < count:
+        raise IndexError(f"{op}: ids must be 0 to {count - 1}, got {int(numbers[0])} to {int(numbers[-1])}")
+    sizes, (start, _) = compute_local_shape_and_global_offset(table.shape, mesh, table.placements)
+    own = ((numbers >= start) & (numbers < start + sizes[0])).nonzero().squeeze(-1)
+    # Not by torch's strategy of an embedding, whose gradient is a whole table on every rank.
+    found = torch.nn.functional.embedding(numbers[own] - start, table.to_local())
+    rows = found.new_zeros(len(numbers), dim).index_copy(0, own, found)
+    added = [Partial() if place.is_shard() else place for place in table.placements]
+    whole = DTensor.from_local(rows, mesh, added, run_check=False).redistribute(placements=[Replicate()] * mesh.ndim)
+    places = torch.searchsorted(numbers, ids.to_local())
+    like = (ids.device_mesh, ids.placements)
+    # With its sizes, since ranks may have different parts.
+    return numbers, whole, DTensor.from_local(places, *like, run_check=False, shape=ids.shape, stride=ids.stride())
 
 
 def _register() -> None:

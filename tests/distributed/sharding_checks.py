@@ -9,7 +9,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 import torch_hrr
 from torch_hrr import encoding, field, hrr
 
-# Their sequence, of updates or of places in a text, is divided over no rank.
+# Their sequence, of updates or of places in a text, is divided over no rank; units and layers: unit_checks.py.
 WHOLE = ("plastic_scan", "_plastic_scan_backward", "_plastic_scan_tangent", "embed_positions")
 
 

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_hrr._checks import check_data, integer, named, positive, strided
 from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import DescribedModule
+from torch_hrr._sharding import beside, is_divided, rows_on_every_rank
 from torch_hrr._spec import Bool, Dtype, Generator, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import Accelerator, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
@@ -197,11 +198,14 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         if self.table is not None:
             # The different rows of this call are a small table, and the ids numbers of its rows.
             tokens, weight, ids = self.table._gathered("embed", ids)
-            place = (tokens == padding).nonzero()
-            padding = int(place[0, 0]) if len(place) else -1
+            padding = _place_of(padding, tokens)
             if self.result_dtype is None:
                 weight = weight.to(self.config.dtype)
         assert weight is not None
+        if not is_scripting():
+            if is_divided(weight):
+                tokens, weight, ids = rows_on_every_rank("embed", ids, weight)
+                padding = _place_of(padding, tokens)
         ids = ids.to(weight.device)
         if positions is not None:
             positions = positions.to(weight.device)
@@ -220,7 +224,15 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         if self.skips and padding >= 0:
             held = ids != padding
             return held.cumsum(-1) * held + (self.first - 1)
-        return torch.arange(self.first, self.first + ids.shape[-1], device=ids.device)
+        return self._steps(ids, self.first)
+
+    def _steps(self, ids: Tensor, first: int) -> Tensor:
+        """Positions along the last dimension of the ids."""
+        steps = torch.arange(first, first + ids.shape[-1], device=ids.device)
+        if not is_scripting():
+            distributed: Tensor = beside(steps, ids)
+            return distributed
+        return steps
 
     def _fused(self, ids: Tensor, weight: Tensor, positions: Tensor | None, padding: int) -> Tensor:
         """`embed_positions` with this embedder's settings."""
@@ -243,7 +255,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         # What the operator checks, and its dtype, under autocast too: it is asked for no columns.
         dtype = self._fused(ids, weight[:, :0], positions, padding).dtype
         if positions is None:
-            positions = torch.arange(ids.shape[-1], device=ids.device)
+            positions = self._steps(ids, 0)
         wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
         dim = weight.shape[-1]
         if self.frequencies is None:
@@ -298,7 +310,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         The parameter is a new one, which existing optimizers do not know.
 
         Raises:
-            ValueError: ``vocab_size`` leaves padding out, or the table is mapped.
+            ValueError: ``vocab_size`` leaves padding out, or the table is mapped or divided among ranks.
         """
         op = "adapt_to_vocabulary"
         least = 1 if self.config.padding_id is None else self.config.padding_id + 1
@@ -316,6 +328,8 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
     def _adapt(self, config: SinusoidalConfig, op: str, generator: torch.Generator | None) -> None:
         if self.weight is None:
             raise ValueError(f"{op}: table must be a parameter, got a mapped one")
+        if hasattr(self.weight, "placements"):
+            raise ValueError(f"{op}: table must be on one rank, got a DTensor")
         before = self.weight.detach()
         weight = torch.empty(config.vocab_size, config.embedding_dim, dtype=before.dtype, device="cpu")
         self._draw(weight, generator)
@@ -586,3 +600,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
 
     def _device(self) -> torch.device:
         return self.accelerator.device if self.weight is None else self.weight.device
+
+
+def _place_of(padding: int, tokens: Tensor) -> int:
+    """The place of the padding among the different tokens of a call; -1 for none."""
+    place = (tokens == padding).nonzero()
+    return int(place[0, 0]) if len(place) else -1

@@ -11,15 +11,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, strided, tensor
+from torch_hrr._folder import Kind, read, write
 from torch_hrr._ranks import Ranks, answered
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
-from torch_hrr.field import _folder, functional
+from torch_hrr.field import functional
 from torch_hrr.runtime.device import resolve_device
 
 _ops = torch.ops.torch_hrr
-_DEPTH = _folder.DEPTH
-_KIND = _folder.Kind("SplitField", "torch_hrr.split_field", ("planes",))
+_DEPTH = -4
+_FOLDER = Kind("SplitField", "torch_hrr.split_field", "planes", "depth")
 
 
 class _Call(NamedTuple):
@@ -251,8 +252,8 @@ class SplitField(DescribedModule):
             TypeError, ValueError, OSError: As `torch_hrr.io.save`.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
-        content = _folder.Content({"planes": self.planes}, {}, metadata or {})
-        _folder.save(_KIND, path, self._ranks, self._counts, content)
+        planes = {"planes": self.planes}
+        write(_FOLDER, self._ranks, path, self._counts, planes, {}, lambda: metadata or {}, self._state.device)
 
     @classmethod
     def load(
@@ -280,16 +281,16 @@ class SplitField(DescribedModule):
         rank = dist.get_rank(group) if dist.is_initialized() else 0
         problem: Exception | None = None
         planes = torch.empty(0)
-        metadata: Mapping[str, Any] = {}
+        metadata: dict[str, Any] = {}
         try:
             place = resolve_device(device, op="load")
-            held, _, metadata = _folder.read(_KIND, checked_path("load", path), rank, ranks)
-            planes = held["planes"].to(place)
+            planes, metadata = _read_planes(checked_path("load", path), rank, ranks)
+            planes = planes.to(place)
         except Exception as error:
             problem = error
         try:
             # Without planes too, so that the other ranks are told.
-            return cls(planes, group, halo), dict(metadata)
+            return cls(planes, group, halo), metadata
         except ValueError:
             if problem is not None:
                 raise problem from None
@@ -487,6 +488,18 @@ class SplitField(DescribedModule):
         key = functional.drawn_key(self._state.device)
         self._ranks.broadcast("evolve", key, 0)
         return key
+
+
+def _read_planes(folder: str, rank: int, ranks: int) -> tuple[Tensor, dict[str, Any]]:
+    """One rank's planes of the field that a folder holds, and the field's metadata."""
+
+    def are_planes(tensors: Mapping[str, Tensor], said: Mapping[str, Any], count: int) -> bool:
+        planes = tensors.get("planes")
+        return not said and planes is not None and planes.dim() >= 4 and planes.shape[_DEPTH] == count
+
+    found = read(_FOLDER, folder, rank, ranks, are_planes)
+    parts = [piece.tensors["planes"].narrow(_DEPTH, piece.begin, piece.end - piece.begin) for piece in found.pieces]
+    return torch.cat(parts, _DEPTH), dict(found.metadata)
 
 
 class _Evolved(torch.autograd.Function):

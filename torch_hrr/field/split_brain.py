@@ -15,16 +15,20 @@ from torch import Tensor
 
 from torch_hrr._checks import check_known, checked_path
 from torch_hrr._compile import outside_graphs
+from torch_hrr._folder import Kind, checked_share, read, share, write
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._ranks import Calls, Ranks
-from torch_hrr.field import _folder, functional
+from torch_hrr.field import functional
 from torch_hrr.field.brain import BLOCK, SMALL, BrainSettings, FieldBrain, field_sizes
 from torch_hrr.field.split import SplitField
 from torch_hrr.io import IntegrityError, digest, files
 from torch_hrr.io._contents import checked_options
 
 _Result = TypeVar("_Result")
-_KIND = _folder.Kind("SplitFieldBrain", "torch_hrr.split_field_brain", ("_start", "field"))
+_FOLDER = Kind("SplitFieldBrain", "torch_hrr.split_field_brain", "planes", "depth")
+_DIVIDED = ("_start", "field")
+_Share = tuple[dict[str, Tensor], Mapping[str, Tensor], Mapping[str, Any]]
+"""The planes of a rank by name, the other tensors and the metadata."""
 _SETTINGS = [name for name in inspect.signature(FieldBrain.__init__).parameters if name not in ("self", "learner")]
 
 
@@ -101,7 +105,7 @@ class SplitFieldBrain(FieldBrain):
 
         def check() -> None:
             check_known(op, "settings", settings, [*_SETTINGS, "learner"], "arguments of FieldBrain(learner='imprint')")
-            _folder.checked_share(op, field_sizes(op, spatial)[0], self._ranks.rank, self._ranks.count)
+            checked_share(op, _FOLDER.units, field_sizes(op, spatial)[0], self._ranks.rank, self._ranks.count)
             known: Any = settings
             FieldBrain.__init__(
                 self, sensory_dim, motor_dim, spatial, channels, seed=drawn if seed is None else seed, **known
@@ -133,7 +137,7 @@ class SplitFieldBrain(FieldBrain):
         """
         self._agreed("gather", lambda: None, lambda _: "")
         tensors, settings = self._content()
-        whole = {name: self._split._gathered(tensors[name]) for name in _KIND.divided}
+        whole = {name: self._split._gathered(tensors[name]) for name in _DIVIDED}
         made = FieldBrain._from_content({**tensors, **whole}, dict(settings), self.device)
         for (_, module), (_, same) in zip(made.named_modules(), self._whole_modules(), strict=True):
             module.training = same.training
@@ -158,15 +162,16 @@ class SplitFieldBrain(FieldBrain):
         """
 
         def check() -> str:
-            checked_options("save", _KIND.format, 1, key)
+            checked_options("save", _FOLDER.format, 1, key)
             checked_path("save", path)
             return "" if key is None else f"key={hashlib.sha256(key).hexdigest()[:8]}"
 
         self._agreed("save", check, str)
         tensors, metadata = self._filed()
-        planes = {name: tensors[name] for name in _KIND.divided}
+        planes = {name: tensors[name] for name in _DIVIDED}
         small = {name: tensor for name, tensor in tensors.items() if name not in planes}
-        _folder.save(_KIND, path, self._ranks, self._split._counts, _folder.Content(planes, small, metadata), key)
+        counts = self._split._counts
+        write(_FOLDER, self._ranks, path, counts, planes, {}, lambda: metadata, self.device, key, small)
 
     @classmethod
     def load(
@@ -195,19 +200,19 @@ class SplitFieldBrain(FieldBrain):
         """
         ranks = Ranks(cls.__name__, group)
 
-        def read() -> tuple[torch.device | None, _folder.Content]:
+        def found() -> tuple[torch.device | None, _Share]:
             cls._check_options(options)
             place, name = cls._resolved(device), checked_path("load", path)
             if os.path.isdir(name):
-                return place, _folder.read(_KIND, name, ranks.rank, ranks.count, key)
+                return place, _of_folder(name, ranks, key)
             return place, _of_file(name, ranks, key)
 
-        def said(found: tuple[torch.device | None, _folder.Content]) -> str:
-            _, (planes, tensors, metadata) = found
+        def said(held: tuple[torch.device | None, _Share]) -> str:
+            _, (planes, tensors, metadata) = held
             shapes = [(name, part.dtype, part.shape[1:]) for name, part in planes.items()]
             return f"{digest(tensors, metadata)} {shapes}"
 
-        place, (planes, tensors, metadata) = ranks.agreed("load", read, said, ranks.device)
+        place, (planes, tensors, metadata) = ranks.agreed("load", found, said, ranks.device)
         whole = {**tensors, **planes}
         return ranks.together(
             "load", lambda: cls._made(path, whole, dict(metadata), device=place, group=ranks.group), ranks.device
@@ -217,7 +222,7 @@ class SplitFieldBrain(FieldBrain):
     def _shape_here(cls, settings: Mapping[str, Any], **options: Any) -> tuple[int, ...]:
         depth, *rest = super()._shape_here(settings)
         ranks = Ranks(cls.__name__, options["group"])
-        own = _folder.share(depth, ranks.rank, ranks.count)
+        own = share(depth, ranks.rank, ranks.count)
         # A depth that is no int, or beyond all, has no length.
         return own.stop - own.start, *rest
 
@@ -247,12 +252,12 @@ class SplitFieldBrain(FieldBrain):
     def _places(self, rank: int) -> range:
         """The places in the planes of a rank."""
         plane = self.spatial[1] * self.spatial[2]
-        planes = _folder.share(self.spatial[0], rank, self._ranks.count)
+        planes = share(self.spatial[0], rank, self._ranks.count)
         return range(planes.start * plane, planes.stop * plane)
 
     @property
     def _planes(self) -> range:
-        return _folder.share(self.spatial[0], self._ranks.rank, self._ranks.count)
+        return share(self.spatial[0], self._ranks.rank, self._ranks.count)
 
     # A cycle
 
@@ -285,7 +290,7 @@ class SplitFieldBrain(FieldBrain):
         return {}
 
     def _memories(self) -> tuple[Tensor, Tensor]:
-        fresh = self._split._beside().narrow(_folder.DEPTH, self._split.halo, len(self._planes))
+        fresh = self._split._beside().narrow(-4, self._split.halo, len(self._planes))
         return self.field, fresh
 
     def _best(self, rows: Tensor, content: Tensor, work: Tensor) -> Tensor:
@@ -323,7 +328,7 @@ class SplitFieldBrain(FieldBrain):
 
         parts, mean = self._told(read), self.pool["mean"]
         torch.cat([part[:count] for part, count in zip(parts, each, strict=True)], out=mean.view(-1))
-        # The rank of a plane by `_folder.share`.
+        # The rank of a plane by `share`.
         owner = ((place // (plane[0] * plane[1]) + 1) * ranks - 1) // depth
         return mean, torch.stack(parts)[:, most:].index_select(0, owner).squeeze(0)
 
@@ -363,7 +368,19 @@ def _said(given: Tensor) -> str:
     return f"sensory and reward {hashlib.sha256(given.cpu().numpy().tobytes()).hexdigest()[:16]}"
 
 
-def _of_file(path: str, ranks: Ranks, key: bytes | None) -> _folder.Content:
+def _of_folder(path: str, ranks: Ranks, key: bytes | None) -> _Share:
+    """One rank's share of a folder."""
+
+    def are_planes(tensors: Mapping[str, Tensor], said: Mapping[str, Any], count: int) -> bool:
+        shapes = [each.shape for each in tensors.values()]
+        return not said and {*tensors} == {*_DIVIDED} and all(len(each) == 4 and each[0] == count for each in shapes)
+
+    pieces, whole, metadata = read(_FOLDER, path, ranks.rank, ranks.count, are_planes, key)
+    parts = [{name: each.tensors[name][each.begin : each.end] for name in _DIVIDED} for each in pieces]
+    return {name: torch.cat([part[name] for part in parts]) for name in _DIVIDED}, whole, metadata
+
+
+def _of_file(path: str, ranks: Ranks, key: bytes | None) -> _Share:
     """One rank's share of the file of a `FieldBrain`."""
     tensors, metadata = files.open_mapped(
         path, format=FieldBrain.file_format, version=FieldBrain.file_version, key=key, op="load"
@@ -371,11 +388,11 @@ def _of_file(path: str, ranks: Ranks, key: bytes | None) -> _folder.Content:
     if metadata.get("learner", FieldBrain.learner) != FieldBrain.learner:
         found = metadata["learner"]
         raise ValueError(f"load: learner must be {FieldBrain.learner!r} to be divided among ranks, got {found!r}")
-    if any(name not in tensors or tensors[name].dim() != 4 for name in _KIND.divided):
+    if any(name not in tensors or tensors[name].dim() != 4 for name in _DIVIDED):
         raise IntegrityError(f"load: {path} must describe a FieldBrain, got tensors {sorted(tensors)}")
     planes = {}
-    for name in _KIND.divided:
+    for name in _DIVIDED:
         whole = tensors.pop(name)
-        own = _folder.checked_share("load", len(whole), ranks.rank, ranks.count)
+        own = checked_share("load", _FOLDER.units, len(whole), ranks.rank, ranks.count)
         planes[name] = whole[own.start : own.stop]
-    return _folder.Content(planes, tensors, metadata)
+    return planes, tensors, metadata

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from torch_hrr._plain.hierarchy import outputs_of
+from torch_hrr._plain.hierarchy import plastic_scan as plain_scan
+from torch_hrr._sharding import is_divided
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Bool, Real, Spec, takes
 from torch_hrr.hierarchy.functional import plastic_scan
@@ -111,7 +113,9 @@ class SoftHebb(Layer):
             changes = {}
             if self.center:
                 ticks, changes["mean"], changes["sums"] = self._centered(ticks)
-            outputs, changes["weight"], _ = plastic_scan(
+            # Units of other ranks compete at every tick: torch's operators gather what they take from the inputs.
+            scan = plain_scan if is_divided(self.weight) else plastic_scan
+            outputs, changes["weight"], _ = scan(
                 ticks,
                 self.weight,
                 "softhebb",

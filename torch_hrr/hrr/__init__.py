@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         ThermometerEncoder,
     )
     from torch_hrr.hrr.records import Memory
+    from torch_hrr.hrr.split import SplitMemory
 else:
     __getattr__, __dir__ = names_of(
         __name__,
@@ -67,6 +68,7 @@ else:
         embeddings="CircularEncoder FractionalPowerEncoder LevelEncoder ProjectionEncoder RandomEncoder "
         "SinusoidEncoder ThermometerEncoder",
         records="Memory",
+        split="SplitMemory",
     )
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "Sequence",
     "SinusoidEncoder",
     "SparseDistributedMemory",
+    "SplitMemory",
     "Stack",
     "ThermometerEncoder",
     "Tree",

@@ -147,10 +147,10 @@ class QuantizedRows:
         # The rows that seem best are computed first: the worst of these says what the others must reach.
         wanted = torch.zeros_like(self.places, dtype=torch.bool)
         wanted[lower.topk(top_k, -1).indices] = True
-        first = _best(self._exact(query, fetch, wanted, top_k), top_k)
+        first = best_of(self._exact(query, fetch, wanted, top_k), top_k)
         least = first[0][:, -1:].nan_to_num(-torch.inf).to(upper.dtype)
         others = (upper >= least).any(0) & (self.places >= 0) & ~wanted
-        return _best([first, *self._exact(query, fetch, others, top_k)], top_k)
+        return best_of([first, *self._exact(query, fetch, others, top_k)], top_k)
 
     def _limits(self, query: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
         """What the cosines with the rows of all slots are not below and not above, ``[B, C]``."""
@@ -202,7 +202,7 @@ class QuantizedRows:
         return torch.as_tensor(numbers, dtype=torch.int64, device=self.codes.device)
 
 
-def _best(found: list[tuple[Tensor, Tensor]], top_k: int) -> tuple[Tensor, Tensor]:
+def best_of(found: Sequence[tuple[Tensor, Tensor]], top_k: int) -> tuple[Tensor, Tensor]:
     """The best of several answers, each ``[B, K]``: larger values first, of equals the lower place, NaN last."""
     values, places = (torch.cat(each, -1) for each in zip(*found, strict=True))
     order = places.argsort(-1)

@@ -109,13 +109,15 @@ class Listed:
         raise NotImplementedError
 
 
-class Searchable(HeldVectors, Listed):
+class Searching:
     """Vectors of which those nearest to a query are found by cosine, and their names."""
-
-    _quantized: bool
 
     def __len__(self) -> int:
         """Number of vectors."""
+        raise NotImplementedError
+
+    def _place(self) -> tuple[int, torch.device, torch.dtype]:
+        """D, device and dtype of the vectors."""
         raise NotImplementedError
 
     def _known_names(self, op: str) -> _Names:
@@ -124,15 +126,6 @@ class Searchable(HeldVectors, Listed):
 
     def _found(self, op: str, query: Tensor, top_k: int) -> Cleanup:
         raise NotImplementedError
-
-    def _code(self) -> None:
-        """Makes what a search needs, quantized or not."""
-        raise NotImplementedError
-
-    def _listed(self, names: Any) -> tuple[Tensor, Any]:
-        this: Any = self
-        with self._alone():
-            return this.vectors, this.names if names is None else names
 
     def cleanup(self, query: Tensor, top_k: int = 1) -> Cleanup:
         """The ``top_k`` items of the largest ``cos(q, x_i) = <q, x_i> / (norm2(q) norm2(x_i))``, best first.
@@ -218,6 +211,21 @@ class Searchable(HeldVectors, Listed):
         if not 1 <= top_k <= count:
             raise ValueError(f"{op}: top_k must be 1 to {count}, got {shown(top_k)}")
         return query, top_k
+
+
+class Searchable(Searching, HeldVectors, Listed):
+    """Those of a module."""
+
+    _quantized: bool
+
+    def _code(self) -> None:
+        """Makes what a search needs, quantized or not."""
+        raise NotImplementedError
+
+    def _listed(self, names: Any) -> tuple[Tensor, Any]:
+        this: Any = self
+        with self._alone():
+            return this.vectors, this.names if names is None else names
 
     def _take(self, made: Self) -> None:
         # As device and dtype, how it searches is the module's own.

@@ -106,6 +106,9 @@ def checked_content(op: str, tensors: Mapping[str, Any], metadata: Mapping[str, 
         if name == "__metadata__":
             raise ValueError(f"{op}: names of tensors must not be reserved, got '__metadata__'")
         tensor = checked[name] = strided(op, f"tensors[{name!r}]", given)
+        if hasattr(tensor, "placements"):
+            text = f"{op}: tensors[{name!r}] must be on one rank, got a DTensor: give its full_tensor(), or"
+            raise TypeError(f"{text} write it with torch.distributed.checkpoint")
         if tensor.dtype not in _NAMES:
             raise TypeError(f"{op}: tensors[{name!r}] must have a dtype of safetensors, got {tensor.dtype}")
         check_data(op, f"tensors[{name!r}]", tensor)
