@@ -40,4 +40,4 @@ def test_figures_of_two_ranks_are_those_of_the_page():
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     rows, page = done.stdout.strip().splitlines()[2:], GUIDE.read_text()
-    assert len(rows) == 5 and all(row in page for row in rows)
+    assert len(rows) == 6 and all(row in page for row in rows)

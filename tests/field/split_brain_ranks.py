@@ -115,7 +115,7 @@ def check_errors(group):
         (made(velocities=True), made(), TypeError, "settings must be arguments of FieldBrain", "SplitFieldBrain"),
         (made(learner="actor-critic"), made(), ValueError, "learner of a subclass must be 'imprint'",
          "SplitFieldBrain"),
-        (made(spatial=(1, 9, 9)), made(), ValueError, "ranks must be at most 1, the planes", "SplitFieldBrain"),
+        (made(spatial=(1, 9, 9)), made(), ValueError, "ranks must be at most 1, the number", "SplitFieldBrain"),
         (lambda: split.save(3), lambda: split.save("folder"), TypeError, "path must be", "save"),
         (lambda: split.save("folder", b""), lambda: split.save("folder"), ValueError, "key must", "save"),
     ):  # fmt: skip
