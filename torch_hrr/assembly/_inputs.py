@@ -150,6 +150,13 @@ def _fiber(network: Network, source: str, target: str) -> tuple[FiberState, Tens
     return fiber, reciprocals(column_sums(from_area, into, fiber, network.graphs))
 
 
+def _without(these: Tensor, those: Tensor) -> Tensor:
+    """What is not among those; both ascend."""
+    if not len(those):
+        return these
+    return these[those[torch.searchsorted(those, these).clamp_(max=len(those) - 1)] != these]
+
+
 def base_counts(network: Network, firing: Tensor, fiber: FiberState, brain: int, first: int = 0) -> Tensor:
     """Base synapses of the targets from one on with the winners that fire, int32; the round to come finds them done.
 
@@ -158,7 +165,7 @@ def base_counts(network: Network, firing: Tensor, fiber: FiberState, brain: int,
     seed, number = network.graph(brain)
     known = int(fiber.delivered_count[brain])
     before = fiber.delivered[brain, : max(known, 0)]
-    entered, left = firing[~torch.isin(firing, before)], before[~torch.isin(before, firing)]
+    entered, left = _without(firing, before), _without(before, firing)
     # Until they are done: what stops in between leaves counts of no winners.
     fiber.delivered_count[brain] = -1
     counts = fiber.counts[brain, first:]
