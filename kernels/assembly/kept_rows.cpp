@@ -13,7 +13,7 @@ namespace torch_hrr::kernels {
 namespace {
 
 // Bytes of rows that wait.
-constexpr int64_t kMostWaiting = int64_t{32} << 20;
+constexpr int64_t kMostWaiting = int64_t{96} << 20;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kLargePage = int64_t{2} << 20;
 

@@ -2,6 +2,7 @@
 // same seed or in later calls, are not drawn again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -53,6 +54,13 @@ class KeptRows {
   std::vector<int32_t> places_;
   int64_t calls_ = 0;
 };
+
+// For a fiber's rows, where so many fibers into areas of n neurons share a round.
+constexpr int64_t bytes_to_keep(int64_t n, int64_t fibers) {
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  constexpr int64_t kBytesPerNeuron = 256;
+  return std::min(kMostBytes / fibers, kBytesPerNeuron * n);
+}
 
 // Rows that nobody else uses until their owner is gone; then they wait for the next call.
 struct GiveBack {

@@ -146,14 +146,11 @@ class Rounds {
 
  private:
   static std::vector<LentRows> kept_rows(const Brain& brain) {
-    constexpr int64_t kMostBytes = int64_t{64} << 20;
-    constexpr int64_t kBytesPerNeuron = 256;
     std::vector<LentRows> kept;
     for (const Fiber& fiber : brain.fibers) {
       const Area& target = brain.areas[static_cast<size_t>(fiber.target)];
-      const int64_t bytes =
-          std::min(kMostBytes / static_cast<int64_t>(brain.fibers.size()), kBytesPerNeuron * target.n);
-      kept.push_back(lend_rows(fiber, brain.areas[static_cast<size_t>(fiber.source)], target, bytes));
+      kept.push_back(lend_rows(fiber, brain.areas[static_cast<size_t>(fiber.source)], target,
+                               bytes_to_keep(target.n, static_cast<int64_t>(brain.fibers.size()))));
     }
     return kept;
   }

@@ -52,7 +52,8 @@ class SplitBrain(Described):
     of a call: what is wrong or other on one of them is an error on all, before anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
-    graph on (on a GPU from the first neuron on), twice where they learn. It keeps 4 bytes for every neuron of an area
+    graph on, and keeps those drawn last, as a `Brain` does (on a GPU from the first neuron on, twice where they learn).
+    It keeps 4 bytes for every neuron of an area
     and, for each neuron up to its own last one, 4 for the area and for each fiber and stimulus into it; learned
     synapses take what they take in a `Brain`, divided.
 
@@ -425,38 +426,38 @@ class SplitBrain(Described):
     def _candidates(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
         """This rank's neurons of an area that may be among its winners, ascending, and their inputs in units of 2^-24.
 
-        The largest counts of base synapses, k and as many more as have learned synapses that fire; and these. Any other
-        neuron has k ahead of it, in whose inputs nothing is missing.
+        Those with slots, whose synapses may have grown, and the k others with the largest counts of base synapses.
         """
         local, part = self._local, _part(target)
         area, whole = local.areas[part], self._network.areas[target]
         own = self._range(whole.n)
-        # Of each source: base counts of all neurons; learned synapses' neurons, and what they add in units of 2^-24.
-        terms: list[tuple[Tensor, Tensor, Tensor]] = []
+        used = int(area.slots[0, 0])
+        slotted = area.neuron_of[0, :used].long() - own.start
+        # Of each source: base counts of all neurons; what learned synapses add by slot, in units of 2^-24.
+        terms: list[tuple[Tensor, Tensor]] = []
         for source in (local.sources[stimulus, part] for stimulus, into in plan.stimuli if into == target):
-            counts, slots = source.counts[0, own.start :], source.weight[0].nonzero().squeeze(1)
-            learned = area.neuron_of[0, slots].long() - own.start
-            excess = reading.fixed_point(source.weight[0, slots]) - counts[learned].long() * FIXED_ONE
-            terms.append((counts, learned, excess))
+            counts, weights = source.counts[0, own.start :], source.weight[0, :used]
+            excess = reading.fixed_point(weights) - counts[slotted].long() * FIXED_ONE
+            terms.append((counts, excess.where(weights != 0, 0)))
         for name in (source for source, into in plan.areas if into == target):
             fiber, rows = local.fibers[name, part], local.areas[name]
             firing = rows.winners[0, : int(rows.winner_count)]
             # A winner that was set from outside may have no slot, and then has no learned synapse.
             slots = rows.slot_of[0, firing].long()
             _, columns, weights = fiber.edges(0, slots[slots >= 0])
-            learned = area.neuron_of[0, columns].long() - own.start
-            counts = reading.base_counts(local, firing, fiber, 0, own.start)
-            terms.append((counts, learned, reading.fixed_point(weights) - FIXED_ONE))
+            excess = torch.zeros_like(slotted).index_add_(0, columns, reading.fixed_point(weights) - FIXED_ONE)
+            terms.append((reading.base_counts(local, firing, fiber, 0, own.start), excess))
         # Fewer than 2^31 neurons fire into an area: 32 bits hold the sum.
-        base = functools.reduce(torch.add, (counts for counts, _, _ in terms))
-        grown = torch.unique(torch.cat([learned for _, learned, _ in terms]))
-        most = _ops.k_winners(base, min(len(own), whole.k + len(grown)))[1]
-        places = torch.unique(torch.cat([most, grown]))
+        base = functools.reduce(torch.add, (counts for counts, _ in terms))
+        most = _ops.k_winners(base, min(len(own), whole.k + used))[1]
+        places = torch.cat([slotted, most[area.slot_of[0, most + own.start] < 0]])
         total = torch.zeros_like(places)
-        for counts, learned, excess in terms:
+        for counts, excess in terms:
             total.add_(counts[places], alpha=FIXED_ONE)
-            total.index_add_(0, torch.searchsorted(places, learned), excess).clamp_(max=_LARGEST_INPUT)
-        return places + own.start, total
+            total[:used].add_(excess)
+            total.clamp_(max=_LARGEST_INPUT)
+        places, order = places.sort()
+        return places + own.start, total[order]
 
     def _choose(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
         """This rank's winners of an area and all of them: int64, ascending."""
