@@ -149,7 +149,7 @@ struct KeptEdges {
 constexpr int64_t kNarrowWidth = int64_t{1} << 15;
 constexpr int64_t kListGrain = 16;
 
-// Bits take as much memory as lists or less, here and there half as much again, and 64 columns are seen at once.
+// Bits take at most one and a half times the memory of lists, mostly less, and 64 columns are seen at once.
 constexpr double kLeastInBits = 0x1p-5;
 
 inline int64_t bytes_of_column(const GapTables& tables) {

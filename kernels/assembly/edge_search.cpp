@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
 
 #include "kernels/assembly/column_blocks.h"
 #include "kernels/assembly/connectome.h"
@@ -76,6 +77,9 @@ void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_
   const std::vector<int32_t>& firing = brain_.firing[static_cast<size_t>(fiber.source)];
   bits_.resize(static_cast<size_t>((target.n + 31) / 32), 0);
   for (int32_t s = least; s < slots; ++s) {
+    if (target.slot_of[target.neuron_of[s]] != s) {
+      throw std::out_of_range("neuron_of must name the neurons of slots");
+    }
     bits_[static_cast<size_t>(target.neuron_of[s] / 32)] |= 1u << (target.neuron_of[s] % 32);
   }
   const int32_t* const places = kept.admit(source, rows_);

@@ -190,6 +190,17 @@ def test_indices_that_name_nothing(call, place, values, match):
     assert [tensor.numpy().tobytes() for tensor in tensors] == before
 
 
+def test_slots_of_other_neurons(call):
+    # Nothing is learned yet, so that the round looks for edges into all slots.
+    tensors, *rest = call
+    for place, value in ((HEAD, -1), (LENGTH, 0), (KNOWN, 0), (CHUNKS, 0)):
+        tensors[place].fill_(value)
+    used = int(tensors[SLOTS][0, 0])
+    tensors[NEURON_OF][0, :used] = tensors[NEURON_OF][0, :used].flip(0)
+    with pytest.raises(IndexError, match="neuron_of must name the neurons of slots"):
+        ops.project_(tensors, *rest)
+
+
 def test_more_neurons_than_slots():
     # As many slots as neurons, of which none has one.
     tensors, *rest = recorded(20)
