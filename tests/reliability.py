@@ -57,7 +57,7 @@ SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=0",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
-LIMITS = ("-timeout=60", "-rss_limit_mb=0", "-malloc_limit_mb=0", "-max_len=2048", "-print_final_stats=1")
+LIMITS = ("-timeout=60", "-rss_limit_mb=0", "-malloc_limit_mb=0", "-max_len=16384", "-print_final_stats=1")
 
 
 def number(value: int) -> str:
