@@ -198,10 +198,10 @@ ENGLISH = Grammar(
         ),
         "transitive verb": WordClass(_VERB_OPENS, f"{_VERB_CLOSES} OBJ", _NO_PART_WAITS),
         "intransitive verb": WordClass(_VERB_OPENS, _VERB_CLOSES, _NO_PART_WAITS),
-        "copula": WordClass("LEX-VERB VERB-SUBJ", "!LEX-VERB OBJ !SUBJ ADJ-VERB", _NO_PART_WAITS),
+        "copula": WordClass("LEX-VERB VERB-SUBJ", "!LEX-VERB OBJ !SUBJ ADJ-VERB PREP_P-VERB", _NO_PART_WAITS),
         "adverb": WordClass("ADVERB LEX-ADVERB", "!LEX-ADVERB !ADVERB/1", _NO_PART_WAITS),
         "determiner": WordClass("DET LEX-DET", "!LEX-DET !VERB-ADJ", "DET ADJ"),
-        "adjective": WordClass("ADJ LEX-ADJ", "!LEX-ADJ !VERB-ADJ"),
+        "adjective": WordClass("ADJ LEX-ADJ", "!LEX-ADJ !VERB-ADJ", "ADJ"),
         "preposition": WordClass(
             "PREP LEX-PREP", f"!LEX-PREP PREP_P {_between(_PARTS, 'SUBJ OBJ', '!', 1)}", _NO_PART_WAITS
         ),
@@ -220,7 +220,7 @@ ENGLISH = Grammar(
     small_areas=("DET",),
 )
 """The words of English and their classes: noun, transitive verb, intransitive verb, copula, adverb, determiner,
-adjective and preposition. The subject stands before the verb; a noun or a verb has at most one prepositional phrase."""
+adjective and preposition. The subject stands before the verb; a second prepositional phrase is often refused."""
 
 RUSSIAN = Grammar(
     words={

@@ -160,8 +160,9 @@ class Parser(Described):
             left.subtract(tree.words)
             if any(left.values()):
                 placeless = [word for word, count in left.items() if count > 0]
+                twice = [word for word, count in left.items() if word and count < 0]
                 got = f"no place for {', '.join(placeless)}" if placeless else "an area without a word"
-                raise _uncovered(" ".join(words), got)
+                raise _uncovered(" ".join(words), f"more than one place for {twice[0]}" if twice else got)
         return trees[0] if alone else trees
 
     def _words(self, op: str, text: Any) -> list[str]:
