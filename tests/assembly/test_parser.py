@@ -120,6 +120,7 @@ def test_words_and_grammars_of_a_user():
         ({"dependents": {"V": ("S",), "S": ("V",)}}, r"dependents must not lead back, got \['V', 'S', 'V'\]"),
         ({"classes": {**small.classes, "deed": WordClass("LEX-Q")}}, "areas must be 'LEX', 'V' or 'S', got 'Q'"),
         ({"classes": {**small.classes, "deed": WordClass("LEX>V")}}, "areas must be 'LEX', 'V' or 'S', got 'LEX>V'"),
+        ({"classes": {**small.classes, "deed": WordClass("V", needs="Q")}}, "areas must be 'LEX', 'V' or 'S', got 'Q'"),
         ({"classes": {**small.classes, "deed": WordClass("V-S-V")}}, "rules must be such as .*, got 'V-S-V'"),
         ({"classes": {**small.classes, "deed": WordClass("V/one")}}, "rules must be such as .*, got 'V/one'"),
     ):
@@ -139,6 +140,7 @@ def test_words_and_grammars_of_a_user():
         ("dogs are big bad cats", COVERED + " '.*': no place for bad while a word waits in ADJ"),
         ("dogs are big cats", COVERED + " 'dogs are big cats': more than one place for big"),
         ("dogs are in cats mice", COVERED + " '.*': more than one place for in"),
+        ("the dogs are", COVERED + " 'the dogs are': no ADJ or OBJ of are"),
         ("dogs run cats", COVERED + " 'dogs run cats': no place for cats"),
         ("the the dogs run", COVERED + " 'the the dogs run': no place for the while a word waits in DET"),
         ("dogs the chase cats", COVERED + " '.*': no place for chase while a word waits in DET"),
