@@ -40,15 +40,17 @@ class WordClass(Described):
         before: Rules that apply before a word fires.
         after: Those that apply when it has fired.
         closed: Areas that must be locked when a word comes, else a word there still waits for its head: "dogs the run".
+        needs: Areas of which one must have a word that depends on this one: "dogs are".
     """
 
     before: str
     after: str = ""
     closed: str = ""
+    needs: str = ""
 
     def __post_init__(self) -> None:
         """Refuses what is no text."""
-        for name in ("before", "after", "closed"):
+        for name in ("before", "after", "closed", "needs"):
             word("WordClass", name, getattr(self, name))
 
 
@@ -112,7 +114,7 @@ class Grammar(Described):
             raise ValueError(f"{op}: areas must be others than {LEXICON!r}, got it in dependents")
         for each in self.classes.values():
             texts = Instance(WordClass)(op, "classes", each)
-            for rule in rules(f"{texts.before} {texts.after} {texts.closed}"):
+            for rule in rules(f"{texts.before} {texts.after} {texts.closed} {texts.needs}"):
                 for name in rule.areas:
                     choice(op, "areas", name, known)
         for form, given in self.words.items():
@@ -198,10 +200,12 @@ ENGLISH = Grammar(
         ),
         "transitive verb": WordClass(_VERB_OPENS, f"{_VERB_CLOSES} OBJ", _NO_PART_WAITS),
         "intransitive verb": WordClass(_VERB_OPENS, _VERB_CLOSES, _NO_PART_WAITS),
-        "copula": WordClass("LEX-VERB VERB-SUBJ", "!LEX-VERB OBJ !SUBJ ADJ-VERB", _NO_PART_WAITS),
+        "copula": WordClass(
+            "LEX-VERB VERB-SUBJ", "!LEX-VERB OBJ !SUBJ ADJ-VERB PREP_P-VERB", _NO_PART_WAITS, "ADJ OBJ"
+        ),
         "adverb": WordClass("ADVERB LEX-ADVERB", "!LEX-ADVERB !ADVERB/1", _NO_PART_WAITS),
         "determiner": WordClass("DET LEX-DET", "!LEX-DET !VERB-ADJ", "DET ADJ"),
-        "adjective": WordClass("ADJ LEX-ADJ", "!LEX-ADJ !VERB-ADJ"),
+        "adjective": WordClass("ADJ LEX-ADJ", "!LEX-ADJ !VERB-ADJ", "ADJ"),
         "preposition": WordClass(
             "PREP LEX-PREP", f"!LEX-PREP PREP_P {_between(_PARTS, 'SUBJ OBJ', '!', 1)}", _NO_PART_WAITS
         ),
@@ -220,7 +224,7 @@ ENGLISH = Grammar(
     small_areas=("DET",),
 )
 """The words of English and their classes: noun, transitive verb, intransitive verb, copula, adverb, determiner,
-adjective and preposition. The subject stands before the verb; a noun or a verb has at most one prepositional phrase."""
+adjective and preposition. The subject stands before the verb; a second prepositional phrase is often refused."""
 
 RUSSIAN = Grammar(
     words={

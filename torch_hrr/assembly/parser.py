@@ -156,13 +156,24 @@ class Parser(Described):
         self.brain = brain = self._made(len(given)) if given else None
         trees = [] if brain is None else self._parsed(brain, given, tick)
         for words, tree in zip(given, trees, strict=True):
-            left = Counter(map(self.grammar.lemma_of, words))
-            left.subtract(tree.words)
-            if any(left.values()):
-                placeless = [word for word, count in left.items() if count > 0]
-                got = f"no place for {', '.join(placeless)}" if placeless else "an area without a word"
-                raise _uncovered(" ".join(words), got)
+            if why := self._missing(words, tree):
+                raise _uncovered(" ".join(words), why)
         return trees[0] if alone else trees
+
+    def _missing(self, words: list[str], tree: ParseTree) -> str:
+        """What a tree lacks of a sentence, or has too much."""
+        left = Counter(map(self.grammar.lemma_of, words))
+        left.subtract(tree.words)
+        if placeless := [word for word, count in left.items() if count > 0]:
+            return f"no place for {', '.join(placeless)}"
+        if more := [word for word, count in left.items() if count < 0]:
+            return f"more than one place for {more[0]}" if more[0] else "an area without a word"
+        labels = {(above, label) for above, _, label in tree.dependencies}
+        for word in words:
+            needs = self.grammar.classes[self.grammar.class_of(word)].needs.split()
+            if needs and not any((self.grammar.lemma_of(word), label) in labels for label in needs):
+                return f"no {' or '.join(needs)} of {word}"
+        return ""
 
     def _words(self, op: str, text: Any) -> list[str]:
         if not isinstance(text, str):
