@@ -222,8 +222,17 @@ def check_files(group, folder):
         hrr.SplitMemory.load(path, b"other" if mine else key, group)
     with pytest.raises(TypeError if mine else ValueError, **({} if mine else other)):
         split.save(5 if mine else path, key)
+    for unlike in (b"other", None):
+        with pytest.raises(ValueError, match="same on all ranks"):
+            split.save(path, unlike if mine else key)
     with pytest.raises(OSError if rank == 0 else RuntimeError, match=None if rank == 0 else "rank 0 has failed"):
         split.save(file, key)
+    # Rank 1 sees another folder there: what the others see stays.
+    elsewhere = folder / f"elsewhere-{ranks}"
+    elsewhere.mkdir(exist_ok=True)
+    seen = "path must be a folder that all ranks see, got .*, not rank 1's" if rank == 0 else "rank 0 has failed"
+    with pytest.raises(ValueError if rank == 0 else RuntimeError, match=seen):
+        split.save(elsewhere if mine else path, key)
     return path
 
 

@@ -15,13 +15,12 @@ from torch.autograd import forward_ad
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_data, check_names, checked_path, named, tensor
 from torch_hrr._compile import outside_graphs
-from torch_hrr._folder import Kind, Piece, checked_share, read, write
+from torch_hrr._folder import Kind, Piece, checked_save, checked_share, read, write
 from torch_hrr._ranks import Ranks
 from torch_hrr._repr import Described, place_of
 from torch_hrr.hrr._quantized import best_of, nearest, quantize
 from torch_hrr.hrr.memory import Cleanup, ItemMemory, Listed, Searching, _Names
 from torch_hrr.io import IntegrityError, digest, open_mapped
-from torch_hrr.io._contents import checked_options
 from torch_hrr.runtime.device import resolve_data_device
 
 _FOLDER = Kind("SplitMemory", "torch_hrr.split_memory", "rows", "rows")
@@ -130,18 +129,15 @@ class SplitMemory(Searching, Described):
 
         Args:
             path: The folder; it is made where there is none.
-            key: Seals the files, as of `torch_hrr.io.save`; the same on every rank.
+            key: Seals the files, as of `torch_hrr.io.save`: the same on every rank, and whenever this folder is saved
+                to.
 
         Raises:
             TypeError, ValueError, OSError: As `torch_hrr.io.save`.
+            ValueError: Another rank's arguments are wrong, or it has another key.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
-
-        def check() -> None:
-            checked_path("save", path)
-            checked_options("save", _FOLDER.format, 1, key)
-
-        self._ranks.agreed("save", check, lambda _: "save", self._ranks.device)
+        self._ranks.agreed("save", lambda: checked_save(_FOLDER, path, key), "save {}".format, self._ranks.device)
         tensors, said = self._part._content()
         write(_FOLDER, self._ranks, path, self._counts, tensors, said, dict, self._ranks.device, key)
 
