@@ -171,6 +171,8 @@ def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, T
 
     if not isinstance(ids, DTensor):
         raise TypeError(f"{op}: ids must be a DTensor, as the divided table is, got {type(ids).__name__}")
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{op}: ids must be int32 or int64, got {str(ids.dtype).removeprefix('torch.')}")
     mesh = table.device_mesh
     numbers = ids.full_tensor().unique()
     count, dim = table.shape
