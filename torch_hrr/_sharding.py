@@ -146,7 +146,7 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
 
 
 def is_divided(table: Any) -> bool:
-    """Whether a tensor is a DTensor of whose rows each rank has some; does not import what makes one."""
+    """Whether a tensor is a DTensor whose rows are divided among ranks; without an import of DTensor."""
     places = getattr(table, "placements", ())
     return any(place.is_shard(0) for place in places) and not any(place.is_shard(1) for place in places)
 

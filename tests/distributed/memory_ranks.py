@@ -162,6 +162,13 @@ def check_errors(group):
         told = match if mine or "same" in match else "arguments of rank 1 are wrong"
         with pytest.raises(error if mine else ValueError, match=told):
             (wrong if mine else lambda: hrr.SplitMemory(torch.ones(1, DIM), ["c"], group))()
+    # A rank that searches another memory, but not a copy.
+    other, _ = both(group)
+    with pytest.raises(ValueError, match="same on all ranks"):
+        (other if mine else split).cleanup(query)
+    with pytest.raises(ValueError, match="same on all ranks"):
+        (other if mine else split).save("none")
+    (copy.deepcopy(split) if mine else split).cleanup(query)
     # Two ranks' names.
     with pytest.raises(ValueError, match="names must be different"):
         hrr.SplitMemory(torch.ones(1, DIM), ["a"], group)
