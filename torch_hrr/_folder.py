@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import re
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch_hrr._checks import checked_path
 from torch_hrr._ranks import Ranks
 from torch_hrr.io import files
+from torch_hrr.io._contents import checked_options
 
 _INDEX = "index.safetensors"
 
@@ -53,6 +55,13 @@ class Piece(NamedTuple):
     end: int
 
 
+def checked_save(kind: Kind, path: Any, key: Any) -> str:
+    """What ranks compare before they write: with another key on one of them, none could read the folder."""
+    checked_options("save", kind.format, 1, key)
+    checked_path("save", path)
+    return "" if key is None else f"key={hashlib.sha256(key).hexdigest()[:8]}"
+
+
 def write(
     kind: Kind,
     ranks: Ranks,
@@ -86,6 +95,9 @@ def write(
 
     def end() -> None:
         if ranks.rank == 0:
+            for rank in range(ranks.count):
+                if not os.path.exists(os.path.join(folder, f"{number}-{rank}.safetensors")):
+                    raise ValueError(f"save: path must be a folder that all ranks see, got {folder}, not rank {rank}'s")
             stated = {"round": number, "counts": counts, "metadata": dict(metadata())}
             files.save(os.path.join(folder, _INDEX), whole or {}, stated, format=kind.format, version=1, key=key)
             for other in os.listdir(folder):
@@ -138,7 +150,8 @@ def _read_index(kind: Kind, path: str, key: bytes | None) -> tuple[dict[str, Ten
     """What the index of a folder says; anybody can seal one, so that all is checked."""
     whole, index = files.load(path, format=kind.format, key=key)
     number, counts, metadata = (index.get(name) for name in ("round", "counts", "metadata"))
-    known = type(number) is int and number >= 0 and isinstance(counts, list) and isinstance(metadata, dict)
+    # A save tells the ranks its round, in an int64.
+    known = type(number) is int and 0 <= number < 2**62 and isinstance(counts, list) and isinstance(metadata, dict)
     if not known or not counts or not all(type(count) is int and count > 0 for count in counts):
         raise files.IntegrityError(f"load: {path} must describe a {kind.name}, got {str(index)[:200]}")
     return whole, index

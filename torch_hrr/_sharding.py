@@ -146,7 +146,7 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
 
 
 def is_divided(table: Any) -> bool:
-    """Whether a tensor is a DTensor of whose rows each rank has some; does not import what makes one."""
+    """Whether a tensor is a DTensor whose rows are divided among ranks; without an import of DTensor."""
     places = getattr(table, "placements", ())
     return any(place.is_shard(0) for place in places) and not any(place.is_shard(1) for place in places)
 
@@ -171,6 +171,8 @@ def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, T
 
     if not isinstance(ids, DTensor):
         raise TypeError(f"{op}: ids must be a DTensor, as the divided table is, got {type(ids).__name__}")
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{op}: ids must be int32 or int64, got {str(ids.dtype).removeprefix('torch.')}")
     mesh = table.device_mesh
     numbers = ids.full_tensor().unique()
     count, dim = table.shape

@@ -162,6 +162,13 @@ def check_errors(group):
         told = match if mine or "same" in match else "arguments of rank 1 are wrong"
         with pytest.raises(error if mine else ValueError, match=told):
             (wrong if mine else lambda: hrr.SplitMemory(torch.ones(1, DIM), ["c"], group))()
+    # A rank that searches another memory, but not a copy.
+    other, _ = both(group)
+    with pytest.raises(ValueError, match="same on all ranks"):
+        (other if mine else split).cleanup(query)
+    with pytest.raises(ValueError, match="same on all ranks"):
+        (other if mine else split).save("none")
+    (copy.deepcopy(split) if mine else split).cleanup(query)
     # Two ranks' names.
     with pytest.raises(ValueError, match="names must be different"):
         hrr.SplitMemory(torch.ones(1, DIM), ["a"], group)
@@ -222,8 +229,17 @@ def check_files(group, folder):
         hrr.SplitMemory.load(path, b"other" if mine else key, group)
     with pytest.raises(TypeError if mine else ValueError, **({} if mine else other)):
         split.save(5 if mine else path, key)
+    for unlike in (b"other", None):
+        with pytest.raises(ValueError, match="same on all ranks"):
+            split.save(path, unlike if mine else key)
     with pytest.raises(OSError if rank == 0 else RuntimeError, match=None if rank == 0 else "rank 0 has failed"):
         split.save(file, key)
+    # Rank 1 sees another folder there: what the others see stays.
+    elsewhere = folder / f"elsewhere-{ranks}"
+    elsewhere.mkdir(exist_ok=True)
+    seen = "path must be a folder that all ranks see, got .*, not rank 1's" if rank == 0 else "rank 0 has failed"
+    with pytest.raises(ValueError if rank == 0 else RuntimeError, match=seen):
+        split.save(elsewhere if mine else path, key)
     return path
 
 

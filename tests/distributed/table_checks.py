@@ -102,6 +102,9 @@ def check_refusals(mesh):
     _, divided = embedders(mesh, {})
     with pytest.raises(TypeError, match="embed: ids must be a DTensor, as the divided table is, got Tensor"):
         divided(torch.zeros(2, 3, dtype=torch.int64))
+    for ids in (torch.ones(2, 3), torch.ones(2, 3, dtype=torch.bool)):
+        with pytest.raises(TypeError, match="embed: ids must be int32 or int64, got"):
+            divided(distribute_tensor(ids, mesh, [Replicate()]))
     for ids in (torch.tensor([0, 11]), torch.tensor([-1, 3])):
         with pytest.raises(IndexError, match="embed: ids must be 0 to 10, got"):
             divided(distribute_tensor(ids, mesh, [Shard(0)]))

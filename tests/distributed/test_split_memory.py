@@ -66,6 +66,12 @@ def test_folders_and_files_that_hold_no_memory_are_errors(tmp_path):
         io.save(tmp_path / f"0-{rank}.safetensors", part, said, format="torch_hrr.split_memory_rows", version=1)
     with pytest.raises(IntegrityError, match="must hold rows of one memory"):
         hrr.SplitMemory.load(tmp_path)
+    # A save would tell the other ranks the next round.
+    for number in (2**62, -1, True):
+        said = index | {"round": number}
+        io.save(tmp_path / "index.safetensors", {}, said, format="torch_hrr.split_memory", version=1)
+        with pytest.raises(IntegrityError, match="must describe a SplitMemory"):
+            hrr.SplitMemory(items()).save(tmp_path)
     for tensors in ({}, {"vectors": torch.tensor(1.0)}, {"vectors": torch.ones(0, 3)}):
         io.save(tmp_path / "file", tensors, {"names": None}, format=hrr.ItemMemory.file_format, version=1)
         with pytest.raises(IntegrityError, match="must describe an ItemMemory"):

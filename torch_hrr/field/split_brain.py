@@ -15,14 +15,13 @@ from torch import Tensor
 
 from torch_hrr._checks import check_known, checked_path
 from torch_hrr._compile import outside_graphs
-from torch_hrr._folder import Kind, checked_share, read, share, write
+from torch_hrr._folder import Kind, checked_save, checked_share, read, share, write
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._ranks import Calls, Ranks
 from torch_hrr.field import functional
 from torch_hrr.field.brain import BLOCK, SMALL, BrainSettings, FieldBrain, field_sizes
 from torch_hrr.field.split import SplitField
 from torch_hrr.io import IntegrityError, digest, files
-from torch_hrr.io._contents import checked_options
 
 _Result = TypeVar("_Result")
 _FOLDER = Kind("SplitFieldBrain", "torch_hrr.split_field_brain", "planes", "depth")
@@ -160,13 +159,7 @@ class SplitFieldBrain(FieldBrain):
             ValueError: Another rank's arguments are wrong, or are not these.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
-
-        def check() -> str:
-            checked_options("save", _FOLDER.format, 1, key)
-            checked_path("save", path)
-            return "" if key is None else f"key={hashlib.sha256(key).hexdigest()[:8]}"
-
-        self._agreed("save", check, str)
+        self._agreed("save", lambda: checked_save(_FOLDER, path, key), str)
         tensors, metadata = self._filed()
         planes = {name: tensors[name] for name in _DIVIDED}
         small = {name: tensor for name, tensor in tensors.items() if name not in planes}

@@ -214,7 +214,7 @@ class Searching:
 
 
 class Searchable(Searching, HeldVectors, Listed):
-    """Those of a module."""
+    """A module that holds the vectors."""
 
     _quantized: bool
 

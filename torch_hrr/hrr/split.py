@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,13 +16,12 @@ from torch.autograd import forward_ad
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_data, check_names, checked_path, named, tensor
 from torch_hrr._compile import outside_graphs
-from torch_hrr._folder import Kind, Piece, checked_share, read, write
+from torch_hrr._folder import Kind, Piece, checked_save, checked_share, read, write
 from torch_hrr._ranks import Ranks
 from torch_hrr._repr import Described, place_of
 from torch_hrr.hrr._quantized import best_of, nearest, quantize
 from torch_hrr.hrr.memory import Cleanup, ItemMemory, Listed, Searching, _Names
 from torch_hrr.io import IntegrityError, digest, open_mapped
-from torch_hrr.io._contents import checked_options
 from torch_hrr.runtime.device import resolve_data_device
 
 _FOLDER = Kind("SplitMemory", "torch_hrr.split_memory", "rows", "rows")
@@ -83,15 +83,17 @@ class SplitMemory(Searching, Described):
             return f"vectors [n, {dim}] of {dtype}, {'no' if part.names is None else 'with'} names"
 
         self._part = self._ranks.agreed(op, make, said, self._ranks.device)
-        counts = self._ranks.gathered([len(self._part)], self._ranks.device)
-        self._counts = [count for (count,) in counts]
+        # With two memories, no rank may search the other one: each is known by a number of the first rank.
+        told = self._ranks.gathered([len(self._part), secrets.randbits(62)], self._ranks.device)
+        self._counts = [count for count, _ in told]
+        self._number = told[0][1]
         start = sum(self._counts[: self._ranks.rank])
         self._range = range(start, start + len(self._part))
         self._names: _Names | None = None
         if self._part.names is not None:
             # With JSON, which has no rank run what another sends.
-            told = self._ranks.gathered_bytes(json.dumps(self._part.names).encode())
-            self._names = _Names(check_names(op, [name for names in map(json.loads, told) for name in names]))
+            listed = self._ranks.gathered_bytes(json.dumps(self._part.names).encode())
+            self._names = _Names(check_names(op, [name for names in map(json.loads, listed) for name in names]))
 
     def _summary(self) -> dict[str, Any]:
         dim, device, dtype = self._place()
@@ -130,18 +132,19 @@ class SplitMemory(Searching, Described):
 
         Args:
             path: The folder; it is made where there is none.
-            key: Seals the files, as of `torch_hrr.io.save`; the same on every rank.
+            key: Seals the files, as of `torch_hrr.io.save`: the same on every rank, and whenever this folder is saved
+                to.
 
         Raises:
             TypeError, ValueError, OSError: As `torch_hrr.io.save`.
+            ValueError: Another rank's arguments are wrong, or it has another key.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
 
-        def check() -> None:
-            checked_path("save", path)
-            checked_options("save", _FOLDER.format, 1, key)
+        def told(sealed: str) -> str:
+            return f"save {sealed} of memory {self._number:x}"
 
-        self._ranks.agreed("save", check, lambda _: "save", self._ranks.device)
+        self._ranks.agreed("save", lambda: checked_save(_FOLDER, path, key), told, self._ranks.device)
         tensors, said = self._part._content()
         write(_FOLDER, self._ranks, path, self._counts, tensors, said, dict, self._ranks.device, key)
 
@@ -207,7 +210,7 @@ class SplitMemory(Searching, Described):
         def said(checked: tuple[Tensor, int]) -> str:
             query, top_k = checked
             of = f"{op} of {top_k} of {len(self)} items for a query {list(query.shape)} of {query.dtype}"
-            return f"{of}, derivative={derived}, {digest({'query': query}, {})[:16]}"
+            return f"{of}, derivative={derived}, {digest({'query': query}, {})[:16]}, of memory {self._number:x}"
 
         query, top_k = ranks.agreed(op, lambda: self._check_query(op, given, top_k), said, ranks.device)
         found = ranks.together(op, lambda: part._found(op, query.detach(), min(top_k, len(part))), ranks.device)
