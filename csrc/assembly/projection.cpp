@@ -73,7 +73,8 @@ void check_brain(const Brain& brain, int64_t rounds, int64_t most_rounds) {
   }
   for (const Stimulus& stimulus : brain.stimuli) {
     const Area& target = brain.areas[static_cast<size_t>(stimulus.target)];
-    check_within("weight", stimulus.weight, target.slots[0], 0, INT32_MAX);
+    // At least as many as its synapses, of which a float may be one more than INT32_MAX.
+    check_within("weight", stimulus.weight, target.slots[0], 0, int64_t{1} << 31);
   }
 }
 

@@ -190,7 +190,7 @@ bool are_edges(const EdgeTable& table, const int32_t* rows, int64_t count, int64
       edges = kEdgesPerChunk;
       --left;
     }
-    right = right && left == 0 && (slots > 0 || table.head[row] < 0);
+    right = right && left == 0 && table.length[row] >= 0 && (slots > 0 || table.head[row] < 0);
   }
   constexpr uint32_t kLargestBits = __builtin_bit_cast(uint32_t, kLargestWeight);
   for (int e = 0; e < kEdgesPerChunk; ++e) {

@@ -197,6 +197,10 @@ class Rounds {
       if (slot >= area.slots[0] || (slot < 0 && area.slots[0] == area.capacity)) {
         throw std::out_of_range("slot_of must name slots in use, each neuron another");
       }
+      // Winners ascend unless two slots are of one neuron.
+      if ((slot >= 0 && area.neuron_of[slot] != neurons[i]) || (i > 0 && neurons[i] <= neurons[i - 1])) {
+        throw std::out_of_range("neuron_of must name the neurons of slots");
+      }
       if (slot < 0) {
         slot = static_cast<int32_t>(area.slots[0]++);
         area.neuron_of[slot] = static_cast<int32_t>(neurons[i]);

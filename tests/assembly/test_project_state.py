@@ -16,7 +16,8 @@ KEY = torch._C.DispatchKey.PrivateUse1
 BRAINS, ROUNDS, N_AREAS, FIBERS, STIMULI, N, K, _, _, PERIOD, _, _, SOURCE = range(13)
 # And a tensor in the state: the brains' numbers, those of an area, of a fiber, of a stimulus, and the progress.
 NUMBERS, WINNERS, COUNT, SLOT_OF, NEURON_OF, WON, SLOTS = range(7)
-DELIVERED, N_DELIVERED, HEAD, LENGTH, KNOWN, NEXT, TARGET, WEIGHT, CHUNKS, SCALE, PROGRESS = *range(11, 21), -1
+DELIVERED, N_DELIVERED, HEAD, LENGTH, KNOWN, NEXT, TARGET, WEIGHT, CHUNKS, SCALE = range(11, 21)
+GROWN, PROGRESS = -2, -1
 
 
 def plainly(*args):
@@ -209,6 +210,40 @@ def test_more_neurons_than_slots():
     tensors[SLOT_OF].fill_(-1)
     with pytest.raises(IndexError, match="slot_of must name slots in use, each neuron another"):
         ops.project_(tensors, *rest)
+
+
+def test_rows_of_a_length_below_zero(call):
+    tensors, *rest = call
+    for place, value in ((HEAD, -1), (LENGTH, -1), (KNOWN, 0), (CHUNKS, 0)):
+        tensors[place].fill_(value)
+    with pytest.raises(IndexError, match="rows of edges must name"):
+        ops.project_(tensors, *rest)
+
+
+def test_two_neurons_of_a_slot_and_two_slots_of_a_neuron(call):
+    tensors, *rest = call
+    winners, used = tensors[WINNERS][0], torch.arange(int(tensors[SLOTS][0, 0]))
+    others = used[~torch.isin(used, tensors[SLOT_OF][0, winners])]
+    assert len(others) > 0
+    # No round looks for their edges again.
+    tensors[KNOWN].fill_(len(used))
+    shared, doubled = ([tensor.clone() for tensor in tensors] for _ in range(2))
+    shared[SLOT_OF][0, winners] = 0
+    doubled[NEURON_OF][0, others] = winners[0].int()
+    # So that this neuron wins by each of its slots.
+    doubled[GROWN][0, others] = 1e6
+    for wrong in (shared, doubled):
+        with pytest.raises(IndexError, match="neuron_of must name the neurons of slots"):
+            ops.project_(wrong, *rest)
+
+
+def test_a_stimulus_of_as_many_synapses_as_there_can_be():
+    brain = Brain(p=1.0, seed=1)
+    brain.add_stimulus("s", 2**31 - 2)
+    brain.add_area("A", 50, 5)
+    for _ in range(2):
+        brain.project({"s": ["A"]})
+    assert brain.winners("A").tolist() == list(range(5))
 
 
 def test_tensors_that_share_memory(call):

@@ -167,6 +167,10 @@ TEST(Projection, EdgesNameWhatThereIs) {
   for (const int32_t length : {-1, 0, 17, INT32_MAX}) {
     EXPECT_FALSE(are_edges([=](Table& table, size_t) { table.length[1] = length; }));
   }
+  EXPECT_FALSE(are_edges([](Table& table, size_t) {
+    table.head[4] = -1;
+    table.length[4] = -1;
+  }));
 }
 
 TEST(Projection, SumsOfColumnsGrowByWhatTheirEdgesGrow) {
