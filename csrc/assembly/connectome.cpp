@@ -184,8 +184,8 @@ struct ConnectomeCounts : Operator {
     // Rows stay for when they leave again, and for rounds that search them; sparse ones are drawn before memory for
     // them has come.
     kernels::LentRows kept;
-    std::vector<int64_t> rows(params.rows, params.rows + params.row_count);
     if (tables->two_level == 0) {
+      std::vector<int64_t> rows(params.rows, params.rows + params.row_count);
       kernels::Fiber drawn;
       drawn.connectome = tables.get();
       drawn.key_root = kernels::root_of_brain(kernels::mix64(static_cast<uint64_t>(seed)), nullptr, brain);

@@ -73,7 +73,7 @@ void Selection::add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, i
 // excess_ = what the known edges of a fiber add to the base counts, by target slot.
 void Selection::add_excess(const Fiber& fiber, size_t slots) {
   excess_.assign(slots, 0);
-  const std::vector<int32_t>& rows = brain_.firing[static_cast<size_t>(fiber.source)];
+  const std::vector<int32_t>& rows = brain_.firing[static_cast<size_t>(fiber.source)].slots;
   kernel_table<ProjectionKernels>().add_excess(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
                                                fiber.connectome != nullptr ? kFixedOne : 0, excess_.data());
 }

@@ -17,10 +17,10 @@ int64_t EdgeSearch::find(size_t index, std::vector<uint64_t>& pairs) {
   const Fiber& fiber = brain_.fibers[index];
   const Area& source = source_of(fiber);
   const auto slots = static_cast<int32_t>(target_of(fiber).slots[0]);
-  const std::vector<int32_t>& firing = brain_.firing[static_cast<size_t>(fiber.source)];
+  const std::vector<int32_t>& firing = firing_of(fiber).slots;
   pairs.clear();
   // Most rounds fire the rows of the round before, and no new neuron wins.
-  if (searched_[index].slots == slots && searched_[index].rows == firing) {
+  if (searched_[index] == searched(fiber)) {
     return *fiber.chunks;
   }
   // Rows that know all but the newest slots look for those alone, in few columns; the others for all they lack.
@@ -74,7 +74,7 @@ int64_t EdgeSearch::find(size_t index, std::vector<uint64_t>& pairs) {
 void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots) {
   const Area& source = source_of(fiber);
   const Area& target = target_of(fiber);
-  const std::vector<int32_t>& firing = brain_.firing[static_cast<size_t>(fiber.source)];
+  const std::vector<int32_t>& firing = firing_of(fiber).slots;
   bits_.resize(static_cast<size_t>((target.n + 31) / 32), 0);
   for (int32_t s = least; s < slots; ++s) {
     if (target.slot_of[target.neuron_of[s]] != s) {
@@ -132,7 +132,7 @@ void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_
 
 void EdgeSearch::file(Fiber& fiber, const std::vector<uint64_t>& pairs) {
   const Area& target = target_of(fiber);
-  const std::vector<int32_t>& firing = brain_.firing[static_cast<size_t>(fiber.source)];
+  const std::vector<int32_t>& firing = firing_of(fiber).slots;
   for (const uint64_t pair : pairs) {
     const int32_t row = firing[pair >> 32];
     const int32_t place = fiber.edges.length[row]++ % kEdgesPerChunk;
@@ -145,15 +145,14 @@ void EdgeSearch::file(Fiber& fiber, const std::vector<uint64_t>& pairs) {
     fiber.edges.target[edge] = target.slot_of[static_cast<uint32_t>(pair)];
     fiber.edges.weight[edge] = 1;
   }
-  Searched& searched = searched_[static_cast<size_t>(&fiber - brain_.fibers.data())];
-  if (searched.slots == target.slots[0] && searched.rows == firing) {
+  Searched& before = searched_[static_cast<size_t>(&fiber - brain_.fibers.data())];
+  if (before == searched(fiber)) {
     return;
   }
   for (const int32_t row : firing) {
     fiber.known[row] = static_cast<int32_t>(target.slots[0]);
   }
-  searched.rows = firing;
-  searched.slots = target.slots[0];
+  before = searched(fiber);
 }
 
 }  // namespace torch_hrr::kernels

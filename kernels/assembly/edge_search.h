@@ -30,17 +30,24 @@ class EdgeSearch {
   const Area& target_of(const Fiber& fiber) const {
     return brain_.areas[static_cast<size_t>(fiber.target)];
   }
+  const Brain::Firing& firing_of(const Fiber& fiber) const {
+    return brain_.firing[static_cast<size_t>(fiber.source)];
+  }
   void match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_t slots);
 
   const Brain& brain_;
   std::vector<LentRows>& kept_;
   ParallelFor parallel_;
-  // By fiber, the rows and how many target slots they know since the last search.
+  // Which rows, of those that fired one after the other, know how many target slots.
   struct Searched {
-    std::vector<int32_t> rows;
+    int64_t changes = -1;
     int64_t slots = -1;
+    bool operator==(const Searched&) const = default;
   };
-  std::vector<Searched> searched_;
+  Searched searched(const Fiber& fiber) const {
+    return {firing_of(fiber).changes, target_of(fiber).slots[0]};
+  }
+  std::vector<Searched> searched_;  // by fiber, at the last search
   // Memory that rounds share.
   std::vector<int64_t> rows_;
   std::vector<int32_t> places_;  // of rows_ in `firing`

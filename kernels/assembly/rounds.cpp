@@ -24,7 +24,7 @@ class Rounds {
         selection_(brain, kept_, parallel),
         search_(brain, kept_, parallel),
         pairs_(brain.fibers.size()) {
-    brain.firing.resize(brain.areas.size());
+    brain.firing.assign(brain.areas.size(), {});
     listed_.resize(brain.areas.size());
     for (const Area& area : brain.areas) {
       checked_.emplace_back(static_cast<size_t>(area.capacity));
@@ -110,7 +110,7 @@ class Rounds {
     search_.file(fiber, pairs_[static_cast<size_t>(&fiber - brain_.fibers.data())]);
   }
   void potentiate_fiber(const AreaRound& target, const Fiber& fiber) {
-    const std::vector<int32_t>& rows = brain_.firing[static_cast<size_t>(fiber.source)];
+    const std::vector<int32_t>& rows = brain_.firing[static_cast<size_t>(fiber.source)].slots;
     kernel_table<ProjectionKernels>().potentiate(fiber.edges, rows.data(), static_cast<int64_t>(rows.size()),
                                                  target.wins.data(), fiber.factor, fiber.largest,
                                                  {fiber.sums, area_of(target).neuron_of});
@@ -159,12 +159,13 @@ class Rounds {
   void list_firing() {
     for (size_t a = 0; a < brain_.areas.size(); ++a) {
       const Area& area = brain_.areas[a];
-      std::vector<int32_t>& slots = brain_.firing[a];
+      std::vector<int32_t>& slots = brain_.firing[a].slots;
       // Most rounds fire the winners of the round before.
       if (std::equal(listed_[a].begin(), listed_[a].end(), area.winners, area.winners + *area.winner_count)) {
         continue;
       }
       listed_[a].assign(area.winners, area.winners + *area.winner_count);
+      ++brain_.firing[a].changes;
       slots.clear();
       fresh_.clear();
       for (int64_t i = 0; i < *area.winner_count; ++i) {

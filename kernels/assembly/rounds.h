@@ -13,7 +13,11 @@ struct Brain {
   std::vector<Area> areas;
   std::vector<Fiber> fibers;
   std::vector<Stimulus> stimuli;
-  std::vector<std::vector<int32_t>> firing{};  // in a round, by area: the slots of the winners from before it
+  struct Firing {
+    std::vector<int32_t> slots;
+    int64_t changes = 0;  // of these within a call
+  };
+  std::vector<Firing> firing{};  // in a round, by area: the slots of the winners from before it
 
   // Brain b of the batch whose first one this is.
   Brain of_brain(int64_t b) const;
