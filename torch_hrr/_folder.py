@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -53,6 +53,11 @@ class Piece(NamedTuple):
     said: Mapping[str, Any]
     begin: int
     end: int
+
+
+def joined(pieces: Sequence[Piece], name: str, dim: int = 0) -> Tensor:
+    """A rank's units of a tensor, of all files that have some."""
+    return torch.cat([each.tensors[name].narrow(dim, each.begin, each.end - each.begin) for each in pieces], dim)
 
 
 def checked_save(kind: Kind, path: Any, key: Any) -> str:

@@ -52,10 +52,9 @@ class SplitBrain(Described):
     of a call: what is wrong or other on one of them is an error on all, before anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
-    graph on, and keeps those drawn last, as a `Brain` does (on a GPU from the first neuron on, twice where they learn).
-    It keeps 4 bytes for every neuron of an area
-    and, for each neuron up to its own last one, 4 for the area and for each fiber and stimulus into it; learned
-    synapses take what they take in a `Brain`, divided.
+    graph on, and keeps those drawn last, if p is at least 1/256 (on a GPU from the first neuron on, twice where they
+    learn, and keeps none). It takes 4 bytes for every neuron of an area and, for each neuron up to its own last one, 4
+    for the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`, divided.
 
     Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
     assemblies, refracted, normalised and inhibited areas, keyed ties. All methods are collective but `winners`,

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, strided, tensor
-from torch_hrr._folder import Kind, read, write
+from torch_hrr._folder import Kind, joined, read, write
 from torch_hrr._ranks import Ranks, answered
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
@@ -498,8 +498,7 @@ def _read_planes(folder: str, rank: int, ranks: int) -> tuple[Tensor, dict[str, 
         return not said and planes is not None and planes.dim() >= 4 and planes.shape[_DEPTH] == count
 
     found = read(_FOLDER, folder, rank, ranks, are_planes)
-    parts = [piece.tensors["planes"].narrow(_DEPTH, piece.begin, piece.end - piece.begin) for piece in found.pieces]
-    return torch.cat(parts, _DEPTH), dict(found.metadata)
+    return joined(found.pieces, "planes", _DEPTH), dict(found.metadata)
 
 
 class _Evolved(torch.autograd.Function):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from torch_hrr._checks import check_known, checked_path
 from torch_hrr._compile import outside_graphs
-from torch_hrr._folder import Kind, checked_save, checked_share, read, share, write
+from torch_hrr._folder import Kind, checked_save, checked_share, joined, read, share, write
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._ranks import Calls, Ranks
 from torch_hrr.field import functional
@@ -358,7 +357,7 @@ def _padded(rows: Tensor, count: int) -> Tensor:
 
 def _said(given: Tensor) -> str:
     """Numbers in a few characters, other ones for other bits."""
-    return f"sensory and reward {hashlib.sha256(given.cpu().numpy().tobytes()).hexdigest()[:16]}"
+    return f"sensory and reward {digest({'given': given}, {})[:16]}"
 
 
 def _of_folder(path: str, ranks: Ranks, key: bytes | None) -> _Share:
@@ -369,8 +368,7 @@ def _of_folder(path: str, ranks: Ranks, key: bytes | None) -> _Share:
         return not said and {*tensors} == {*_DIVIDED} and all(len(each) == 4 and each[0] == count for each in shapes)
 
     pieces, whole, metadata = read(_FOLDER, path, ranks.rank, ranks.count, are_planes, key)
-    parts = [{name: each.tensors[name][each.begin : each.end] for name in _DIVIDED} for each in pieces]
-    return {name: torch.cat([part[name] for part in parts]) for name in _DIVIDED}, whole, metadata
+    return {name: joined(pieces, name) for name in _DIVIDED}, whole, metadata
 
 
 def _of_file(path: str, ranks: Ranks, key: bytes | None) -> _Share:

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_data, check_names, checked_path, named, tensor
 from torch_hrr._compile import outside_graphs
-from torch_hrr._folder import Kind, Piece, checked_save, checked_share, read, write
+from torch_hrr._folder import Kind, Piece, checked_save, checked_share, joined, read, write
 from torch_hrr._ranks import Ranks
 from torch_hrr._repr import Described, place_of
 from torch_hrr.hrr._quantized import best_of, nearest, quantize
@@ -317,10 +317,7 @@ def _joined(path: str, pieces: list[Piece]) -> tuple[dict[str, Tensor], list[str
     }
     if len(kinds) > 1:
         raise IntegrityError(f"load: {path} must hold rows of one memory, got {sorted(map(str, kinds))}")
-    tensors = {
-        name: torch.cat([piece.tensors[name][piece.begin : piece.end] for piece in pieces])
-        for name in pieces[0].tensors
-    }
+    tensors = {name: joined(pieces, name) for name in pieces[0].tensors}
     if pieces[0].said["names"] is None:
         return tensors, None
     return tensors, [name for piece in pieces for name in piece.said["names"][piece.begin : piece.end]]
