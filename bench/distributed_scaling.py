@@ -27,7 +27,6 @@ if str(ROOT) not in sys.path:
 from bench.markdown import table, update  # noqa: E402
 from torch_hrr import assembly, field, hrr  # noqa: E402
 from torch_hrr._plain.assembly_connectome import block_width  # noqa: E402
-from torch_hrr.assembly import _inputs as reading  # noqa: E402
 
 PAGE = ROOT / "docs" / "distributed.md"
 RANKS = (1, 2, 3, 5)
@@ -92,7 +91,7 @@ def evolution(ranks: int, weak: bool, halo: int) -> tuple[float, float]:
 def counted_collectives() -> Iterator[list[int]]:
     """Bytes that this rank hands to each all-reduce and all-gather meanwhile."""
     sent: list[int] = []
-    reduce, gather = dist.all_reduce, dist.all_gather
+    reduce, gather = dist.all_reduce, dist.all_gather_into_tensor
 
     def counted_reduce(tensor: Any, *rest: Any) -> None:
         sent.append(tensor.nbytes)
@@ -102,11 +101,11 @@ def counted_collectives() -> Iterator[list[int]]:
         sent.append(tensor.nbytes)
         gather(others, tensor, *rest)
 
-    dist.all_reduce, dist.all_gather = counted_reduce, counted_gather
+    dist.all_reduce, dist.all_gather_into_tensor = counted_reduce, counted_gather
     try:
         yield sent
     finally:
-        dist.all_reduce, dist.all_gather = reduce, gather
+        dist.all_reduce, dist.all_gather_into_tensor = reduce, gather
 
 
 def cycle(ranks: int, weak: bool) -> tuple[float, float]:
@@ -149,19 +148,19 @@ def projection(ranks: int, weak: bool) -> tuple[float, float]:
     brain.add_stimulus("s", WINNERS)
     brain.add_area("A", BLOCKS * width * (ranks if weak else 1), WINNERS)
     brain.project("s", "A")
-    neurons, draw = 0, reading.base_counts
+    neurons, project = 0, brain._engine._project_part
 
-    def counted_draw(network: Any, firing: Any, fiber: Any, brain: int, first: int = 0) -> Any:
+    def counted_draw(parts: Any, state: Any, layout: Any, *rest: Any) -> Any:
         nonlocal neurons
-        neurons += fiber.counts.shape[1] - first // width * width
-        return draw(network, firing, fiber, brain, first)
+        # A round that is left is that of winners which were found.
+        for name, area in zip(parts.names, parts.areas, strict=True):
+            first = brain._engine._first(name)
+            neurons += 0 if layout[1] or name == "A" else area.n - first // width * width
+        return project(parts, state, layout, *rest)
 
-    reading.base_counts = counted_draw
-    try:
-        with counted_collectives() as sent:
-            brain.project({"s": "A"}, {"A": "A"}, ROUNDS)
-    finally:
-        reading.base_counts = draw
+    brain._engine._project_part = counted_draw  # type: ignore[method-assign]
+    with counted_collectives() as sent:
+        brain.project({"s": "A"}, {"A": "A"}, ROUNDS)
     return neurons / ROUNDS, 0 if ranks == 1 else round(sum(sent) / ROUNDS)
 
 

@@ -53,10 +53,14 @@ TORCH_LIBRARY(torch_hrr, m) {
   m.def("_k_cap_backward(Tensor grad, Tensor inputs, SymInt k, float temperature, str surrogate) -> Tensor", tags);
   m.def("project_(Tensor(a!)[] state, int[] layout, float[] rates, int seed) -> ()", tags);
   m.def(
+      "_project_part_(Tensor(a!)[] state, Tensor(b!)[] winners, Tensor(c!)[] inputs, int[] layout, float[] rates, "
+      "int[] first, int seed) -> ()",
+      tags);
+  m.def(
       "_connectome_counts_(Tensor(a!) counts, Tensor rows, int first, int sign, float p, int seed, int fiber, "
       "int brain=0) -> ()",
       tags);
-  m.def("_stimulus_counts_(Tensor(a!) counts, int size, float p, int seed, int fiber) -> ()", tags);
+  m.def("_stimulus_counts_(Tensor(a!) counts, int size, float p, int seed, int fiber, int first=0) -> ()", tags);
 
   // Sinusoids of positions
   m.def(

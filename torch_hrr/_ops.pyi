@@ -170,6 +170,15 @@ class _operator__power_product(OpOverloadPacket[..., Any]):
     default: _call__power_product_default
     def __call__(self, spectra: torch.Tensor, exponents: torch.Tensor) -> torch.Tensor: ...
 
+class _call__project_part__default(OpOverload[..., Any]):
+    def __call__(self, state: Sequence[torch.Tensor], winners: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor],
+        layout: Sequence[int], rates: Sequence[float], first: Sequence[int], seed: int) -> None: ...
+
+class _operator__project_part_(OpOverloadPacket[..., Any]):
+    default: _call__project_part__default
+    def __call__(self, state: Sequence[torch.Tensor], winners: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor],
+        layout: Sequence[int], rates: Sequence[float], first: Sequence[int], seed: int) -> None: ...
+
 class _call__sinusoidal_features_backward_default(OpOverload[..., Any]):
     def __call__(self, grad: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor,
         phase: torch.Tensor | None, layout: str) -> torch.Tensor: ...
@@ -180,11 +189,11 @@ class _operator__sinusoidal_features_backward(OpOverloadPacket[..., Any]):
         phase: torch.Tensor | None, layout: str) -> torch.Tensor: ...
 
 class _call__stimulus_counts__default(OpOverload[..., Any]):
-    def __call__(self, counts: torch.Tensor, size: int, p: float, seed: int, fiber: int) -> None: ...
+    def __call__(self, counts: torch.Tensor, size: int, p: float, seed: int, fiber: int, first: int = 0) -> None: ...
 
 class _operator__stimulus_counts_(OpOverloadPacket[..., Any]):
     default: _call__stimulus_counts__default
-    def __call__(self, counts: torch.Tensor, size: int, p: float, seed: int, fiber: int) -> None: ...
+    def __call__(self, counts: torch.Tensor, size: int, p: float, seed: int, fiber: int, first: int = 0) -> None: ...
 
 class _call__unbind_backward_default(OpOverload[..., Any]):
     def __call__(self, grad: torch.Tensor, bound: torch.Tensor,
@@ -576,6 +585,7 @@ class _Operators:
     _plastic_scan_backward: _operator__plastic_scan_backward
     _plastic_scan_tangent: _operator__plastic_scan_tangent
     _power_product: _operator__power_product
+    _project_part_: _operator__project_part_
     _sinusoidal_features_backward: _operator__sinusoidal_features_backward
     _stimulus_counts_: _operator__stimulus_counts_
     _unbind_backward: _operator__unbind_backward

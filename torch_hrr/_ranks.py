@@ -56,23 +56,30 @@ class Ranks:
         if self.group is None:
             return [own]
         sent = torch.tensor(own, dtype=torch.int64, device=device)
-        return [other.tolist() for other in self.gathered_tensors(sent)]
+        told: list[list[int]] = self.stacked(sent).tolist()
+        return told
 
     def gathered_tensors(self, own: Tensor) -> list[Tensor]:
         """A tensor of the same shape and dtype from every rank."""
+        # Copies begin where numbers of every size may.
+        return [each.clone() for each in self.stacked(own)]
+
+    def stacked(self, own: Tensor) -> Tensor:
+        """The same, as ``[ranks, ...]``."""
         if self.group is None:
-            return [own]
-        gathered = [torch.empty_like(own) for _ in range(self.count)]
+            return own.unsqueeze(0)
+        # Flat, since gloo takes no other sizes.
+        gathered = own.new_empty(self.count * own.numel())
         with answered(self._name):
-            dist.all_gather(gathered, own, self.group)
-        return gathered
+            dist.all_gather_into_tensor(gathered, own.reshape(-1), self.group)
+        return gathered.view(self.count, *own.shape)
 
     def gathered_bytes(self, own: bytes) -> list[bytes]:
         """From every rank bytes, whose number may differ."""
         sizes = [size for (size,) in self.gathered([len(own)], self.device)]
         sent = torch.zeros(max(sizes), dtype=torch.uint8, device="cpu")
         sent[: len(own)] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
-        told = self.gathered_tensors(sent.to(self.device))
+        told = self.stacked(sent.to(self.device))
         return [bytes(to_bytes(other[:size])) for other, size in zip(told, sizes, strict=True)]
 
     def reduced(self, own: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
@@ -106,18 +113,32 @@ class Ranks:
 
     def together(self, op: str, work: Callable[[], _Result], device: torch.device) -> _Result:
         """What every rank does by itself; where one cannot, all stop."""
-        result: _Result | None = None
+        results = []
+
+        def done() -> Tensor:
+            results.append(work())
+            return torch.empty(0, dtype=torch.int64, device=device)
+
+        self.exchanged(op, done, 0, device)
+        return results[0]
+
+    def exchanged(self, op: str, work: Callable[[], Tensor], size: int, device: torch.device) -> Tensor:
+        """What `work` gives on every rank, int64 ``[size]``, as ``[ranks, size]``; where one cannot do it, all stop."""
         problem: Exception | None = None
+        # The first says whether it failed.
+        sent = torch.zeros(1 + size, dtype=torch.int64, device=device)
         try:
-            result = work()
+            sent[1:] = work()
         except Exception as error:
             problem = error
-        told = self.gathered([problem is not None], device)
+            sent[0] = 1
+        told = self.stacked(sent)
         if problem is not None:
             raise problem
-        if [1] in told:
-            raise RuntimeError(f"{op}: rank {told.index([1])} has failed: its error says how")
-        return cast(_Result, result)
+        failed = told[:, 0].tolist()
+        if any(failed):
+            raise RuntimeError(f"{op}: rank {failed.index(1)} has failed: its error says how")
+        return told[:, 1:]
 
     def agreed(
         self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str], device: torch.device

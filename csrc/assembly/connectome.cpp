@@ -9,7 +9,6 @@
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "csrc/operator.h"
 #include "kernels/assembly/connectome.h"
-#include "kernels/assembly/kept_rows.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::assembly {
@@ -181,24 +180,6 @@ struct ConnectomeCounts : Operator {
     params.rows = given.const_data_ptr<int64_t>();
     params.row_count = given.numel();
     params.sign = static_cast<int32_t>(sign);
-    // Rows stay for when they leave again, and for rounds that search them; sparse ones are drawn before memory for
-    // them has come.
-    kernels::LentRows kept;
-    if (tables->two_level == 0) {
-      std::vector<int64_t> rows(params.rows, params.rows + params.row_count);
-      kernels::Fiber drawn;
-      drawn.connectome = tables.get();
-      drawn.key_root = kernels::root_of_brain(kernels::mix64(static_cast<uint64_t>(seed)), nullptr, brain);
-      drawn.id = static_cast<uint64_t>(fiber);
-      kernels::Area source, target;
-      source.n = kMostNeurons;
-      source.winners = rows.data();
-      source.winner_count = &params.row_count;
-      target.n = first + n;
-      kept = kernels::lend_rows(drawn, source, target, kernels::bytes_to_keep(target.n, 1));
-      params.places = sign > 0 ? kept->admit(source, rows) : kept->find(rows);
-      params.kept = kept->edges();
-    }
     add_on_cpu(params, first, n, counts.mutable_data_ptr<int32_t>());
   }
 };

@@ -26,24 +26,26 @@ bool has_sizes(const Tensor& tensor, at::IntArrayRef sizes) {
 
 class StateReader {
  public:
-  StateReader(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates)
-      : tensors_(tensors), layout_(layout), rates_(rates) {}
+  StateReader(const char* op, at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates)
+      : op_(op), tensors_(tensors), layout_(layout), rates_(rates) {}
+  const char* op() const {
+    return op_;
+  }
 
   int64_t integer() {
-    TORCH_CHECK(integers_ < layout_.size(), "project_: layout must describe the state, got ", layout_.size(),
-                " numbers");
+    TORCH_CHECK(integers_ < layout_.size(), op_, ": layout must describe the state, got ", layout_.size(), " numbers");
     return layout_[integers_++];
   }
   double rate() {
-    TORCH_CHECK(floats_ < rates_.size(), "project_: rates must belong to the layout, got ", rates_.size(), " numbers");
+    TORCH_CHECK(floats_ < rates_.size(), op_, ": rates must belong to the layout, got ", rates_.size(), " numbers");
     return rates_[floats_++];
   }
   const Tensor& tensor(const char* name, at::ScalarType type, at::IntArrayRef sizes) {
-    TORCH_CHECK(used_ < tensors_.size(), "project_: state must hold the tensors of its layout, got ", tensors_.size());
+    TORCH_CHECK(used_ < tensors_.size(), op_, ": state must hold the tensors of its layout, got ", tensors_.size());
     const Tensor& tensor = tensors_[used_++];
     TORCH_CHECK(tensor.defined() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
                     tensor.scalar_type() == type && has_sizes(tensor, sizes) && tensor.device() == tensors_[0].device(),
-                "project_: ", name, " must be a contiguous tensor of ", type, " and sizes ", sizes, " on the device ",
+                op_, ": ", name, " must be a contiguous tensor of ", type, " and sizes ", sizes, " on the device ",
                 "of the first, got ",
                 tensor.defined() ? c10::str(tensor.scalar_type(), " ", tensor.sym_sizes(), " on ", tensor.device())
                                  : "an undefined one");
@@ -71,8 +73,8 @@ class StateReader {
                : -1;
   }
   void finish() const {
-    TORCH_CHECK(used_ == tensors_.size() && integers_ == layout_.size() && floats_ == rates_.size(),
-                "project_: state must hold the tensors of its layout and no more");
+    TORCH_CHECK(used_ == tensors_.size() && integers_ == layout_.size() && floats_ == rates_.size(), op_,
+                ": state must hold the tensors of its layout and no more");
     check_apart();
   }
 
@@ -88,10 +90,11 @@ class StateReader {
     }
     std::sort(bytes.begin(), bytes.end());
     for (size_t i = 1; i < bytes.size(); ++i) {
-      TORCH_CHECK(bytes[i].first >= bytes[i - 1].second, "project_: tensors of a state must not share memory");
+      TORCH_CHECK(bytes[i].first >= bytes[i - 1].second, op_, ": tensors of a state must not share memory");
     }
   }
 
+  const char* op_;
   at::TensorList tensors_;
   at::IntArrayRef layout_;
   c10::ArrayRef<double> rates_;
@@ -106,17 +109,17 @@ Area read_area(StateReader& reader, int64_t brains, int64_t seed, const int64_t*
   area.k = reader.integer();
   area.fixed = reader.integer() != 0;
   area.bias_step = reader.integer();
-  TORCH_CHECK(area.bias_step >= 0 && area.bias_step <= kernels::kLargestBias,
-              "project_: a step of a bias must be in 0..", kernels::kLargestBias, ", got ", area.bias_step);
+  TORCH_CHECK(area.bias_step >= 0 && area.bias_step <= kernels::kLargestBias, reader.op(),
+              ": a step of a bias must be in 0..", kernels::kLargestBias, ", got ", area.bias_step);
   const int64_t period = reader.integer();
   area.refractory_period = static_cast<int32_t>(period);
   area.keyed_ties = reader.integer() != 0;
   area.key_root = kernels::mix64(static_cast<uint64_t>(seed));
   area.numbers = numbers;
   area.id = static_cast<uint64_t>(reader.integer());
-  TORCH_CHECK(area.n < INT32_MAX && area.k >= 1 && area.k <= area.n, "project_: an area must have 1 <= k <= n < ",
+  TORCH_CHECK(area.n < INT32_MAX && area.k >= 1 && area.k <= area.n, reader.op(), ": an area must have 1 <= k <= n < ",
               "2^31 - 1, got k ", area.k, " and n ", area.n);
-  TORCH_CHECK(period >= 0 && period < INT32_MAX, "project_: a period must be at least 0, got ", period);
+  TORCH_CHECK(period >= 0 && period < INT32_MAX, reader.op(), ": a period must be at least 0, got ", period);
   area.winners = reader.data<int64_t>("winners", at::kLong, {brains, area.k});
   area.winner_count = reader.data<int64_t>("winner_count", at::kLong, {brains});
   area.slot_of = reader.data<int32_t>("slot_of", at::kInt, {brains, area.n});
@@ -131,8 +134,8 @@ Area read_area(StateReader& reader, int64_t brains, int64_t seed, const int64_t*
 }
 
 // The area that the layout names, and its number.
-const Area& area_at(const Brain& brain, int64_t index, int32_t& number) {
-  TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(brain.areas.size()), "project_: layout must name one of the ",
+const Area& area_at(const char* op, const Brain& brain, int64_t index, int32_t& number) {
+  TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(brain.areas.size()), op, ": layout must name one of the ",
               brain.areas.size(), " areas, got ", index);
   number = static_cast<int32_t>(index);
   return brain.areas[static_cast<size_t>(index)];
@@ -140,33 +143,34 @@ const Area& area_at(const Brain& brain, int64_t index, int32_t& number) {
 
 // The largest weight of a synapse: 2^24, or less where more than 2^11 synapses of that weight could fire into a neuron
 // at once, so that no sum of them exceeds kLargestTerm.
-float weight_limit(double w_max, int64_t firing) {
-  TORCH_CHECK_VALUE(w_max > 0, "project_: w_max must be greater than 0, got ", w_max);
+float weight_limit(const char* op, double w_max, int64_t firing) {
+  TORCH_CHECK_VALUE(w_max > 0, op, ": w_max must be greater than 0, got ", w_max);
   constexpr double kLargestSum = 0x1p35;
   const double largest = std::min<double>(kernels::kLargestWeight, kLargestSum / static_cast<double>(firing));
   return static_cast<float>(std::min(w_max, largest));
 }
 
 // 1 + beta; beyond any weight it is all the same.
-float factor_of(double beta) {
-  TORCH_CHECK_VALUE(beta >= 0, "project_: beta must be at least 0, got ", beta);
+float factor_of(const char* op, double beta) {
+  TORCH_CHECK_VALUE(beta >= 0, op, ": beta must be at least 0, got ", beta);
   return static_cast<float>(std::min(1 + beta, 0x1p127));
 }
 
 Fiber read_fiber(StateReader& reader, int64_t seed, const int64_t* numbers, State& state) {
+  const char* const op = reader.op();
   const int64_t brains = state.brains;
   Fiber fiber;
-  const Area& source = area_at(state.first, reader.integer(), fiber.source);
-  const Area& target = area_at(state.first, reader.integer(), fiber.target);
+  const Area& source = area_at(op, state.first, reader.integer(), fiber.source);
+  const Area& target = area_at(op, state.first, reader.integer(), fiber.target);
   fiber.plastic = reader.integer() != 0;
   const bool procedural = reader.integer() != 0;
   fiber.key_root = kernels::mix64(static_cast<uint64_t>(seed));
   fiber.numbers = numbers;
   fiber.id = static_cast<uint64_t>(reader.integer());
   const double p = reader.rate();
-  fiber.factor = factor_of(reader.rate());
-  fiber.largest = weight_limit(reader.rate(), source.k);
-  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "project_: p must be in [0, 1], got ", p);
+  fiber.factor = factor_of(op, reader.rate());
+  fiber.largest = weight_limit(op, reader.rate(), source.k);
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, op, ": p must be in [0, 1], got ", p);
   state.densities.push_back(p);
   state.tables.push_back(procedural ? gap_tables(p) : nullptr);
   fiber.connectome = state.tables.back().get();
@@ -184,16 +188,17 @@ Fiber read_fiber(StateReader& reader, int64_t seed, const int64_t* numbers, Stat
   fiber.chunks = reader.data<int64_t>("chunks", at::kLong, {brains});
   fiber.scale = reader.optional<double>("scale", at::kDouble, {brains, target.n});
   fiber.sums = reader.optional<int64_t>("sums", at::kLong, {brains, target.n});
-  TORCH_CHECK(fiber.sums == nullptr || fiber.scale != nullptr, "project_: a fiber with sums must have scales");
+  TORCH_CHECK(fiber.sums == nullptr || fiber.scale != nullptr, op, ": a fiber with sums must have scales");
   return fiber;
 }
 
 Stimulus read_stimulus(StateReader& reader, const State& state) {
+  const char* const op = reader.op();
   Stimulus stimulus;
-  const Area& target = area_at(state.first, reader.integer(), stimulus.target);
+  const Area& target = area_at(op, state.first, reader.integer(), stimulus.target);
   stimulus.plastic = reader.integer() != 0;
-  stimulus.factor = factor_of(reader.rate());
-  stimulus.largest = weight_limit(reader.rate(), 1);
+  stimulus.factor = factor_of(op, reader.rate());
+  stimulus.largest = weight_limit(op, reader.rate(), 1);
   stimulus.counts = reader.data<int32_t>("counts", at::kInt, {state.brains, target.n});
   stimulus.weight = reader.data<float>("weight", at::kFloat, {state.brains, target.capacity});
   return stimulus;
@@ -216,18 +221,18 @@ kernels::RoundsLaunch State::launch(const std::vector<kernels::DeviceGapTables>&
   return params;
 }
 
-State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed) {
-  StateReader reader(tensors, layout, rates);
+State read_state(const char* op, at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates,
+                 int64_t seed) {
+  StateReader reader(op, tensors, layout, rates);
   State state;
   state.brains = reader.integer();
   state.rounds = reader.integer();
-  TORCH_CHECK(state.brains >= 1, "project_: there must be at least one brain, got ", state.brains);
-  TORCH_CHECK(state.rounds >= 0 && state.rounds < INT32_MAX, "project_: rounds must be in 0..2^31 - 2, got ",
-              state.rounds);
+  TORCH_CHECK(state.brains >= 1, op, ": there must be at least one brain, got ", state.brains);
+  TORCH_CHECK(state.rounds >= 0 && state.rounds < INT32_MAX, op, ": rounds must be in 0..2^31 - 2, got ", state.rounds);
   const int64_t areas = reader.integer();
   const int64_t fibers = reader.integer();
   const int64_t stimuli = reader.integer();
-  TORCH_CHECK(areas >= 0 && fibers >= 0 && stimuli >= 0, "project_: layout must hold counts of at least 0, got ", areas,
+  TORCH_CHECK(areas >= 0 && fibers >= 0 && stimuli >= 0, op, ": layout must hold counts of at least 0, got ", areas,
               ", ", fibers, " and ", stimuli);
   const auto* const numbers = reader.optional<int64_t>("numbers", at::kLong, {state.brains});
   for (int64_t a = 0; a < areas; ++a) {

@@ -30,8 +30,9 @@ struct State {
 };
 
 // Reads the list in the order in which torch_hrr/assembly/_state.py writes it; every tensor's type, sizes and device
-// (that of the first) are checked.
-State read_state(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed);
+// (that of the first) are checked; `op` is named in errors.
+State read_state(const char* op, at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates,
+                 int64_t seed);
 
 #if defined(TORCH_HRR_WITH_CUDA)
 namespace cuda {

@@ -60,8 +60,9 @@ void Selection::add_rows(const Fiber& fiber, const std::vector<int64_t>& rows, i
   params.sign = sign;
   params.kept = kept_of(fiber).edges();
   params.places = places;
-  const int64_t streams = params.row_count * block_count(*params.tables, params.n);
-  for_column_blocks(*params.tables, params.n, streams, parallel_, [&](int64_t first, int64_t last) {
+  const int64_t begin = area_of(fiber.target).first;
+  const int64_t streams = params.row_count * block_count(*params.tables, params.n - begin);
+  for_column_blocks(*params.tables, begin, params.n, streams, parallel_, [&](int64_t first, int64_t last) {
     if (afresh) {
       const int64_t width = params.tables->width;
       std::fill(params.counts + first * width, params.counts + std::min(params.n, last * width), 0);
@@ -122,7 +123,7 @@ void Selection::choose_by_bound(AreaRound& target, bool scaled) {
       inputs_[s] = add_term(inputs_[s], fiber_term(*fiber, neuron, excess_[s], shift));
     }
     if (fiber->connectome != nullptr) {
-      sources_.push_back(fiber->counts);
+      sources_.push_back(fiber->counts + area.first);
       scales_.push_back(fiber->scale);
     }
   }
@@ -131,7 +132,7 @@ void Selection::choose_by_bound(AreaRound& target, bool scaled) {
       const int64_t sum = stimulus_sum(stimulus->counts[area.neuron_of[s]], stimulus->weight[s]);
       inputs_[s] = add_term(inputs_[s], input_term(sum, shift));
     }
-    sources_.push_back(stimulus->counts);
+    sources_.push_back(stimulus->counts + area.first);
     scales_.push_back(nullptr);
   }
   // Enough slots: their k-th input is a bound that others have to reach.
@@ -159,11 +160,14 @@ void Selection::choose_by_bound(AreaRound& target, bool scaled) {
     std::nth_element(candidates_.begin(), candidates_.begin() + area.k, candidates_.end(), better);
     candidates_.resize(static_cast<size_t>(area.k));
   }
+  std::sort(candidates_.begin(), candidates_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.neuron < b.neuron; });
   target.winners.clear();
+  target.inputs.clear();
   for (const Candidate& candidate : candidates_) {
     target.winners.push_back(candidate.neuron);
+    target.inputs.push_back(candidate.input);
   }
-  std::sort(target.winners.begin(), target.winners.end());
 }
 
 void Selection::add_candidate(const Area& area, int64_t input, int64_t neuron) {
@@ -180,7 +184,7 @@ void Selection::add_candidates_by_sums(const AreaRound& target, int64_t bound) {
   int64_t found = 0;
   if (sources_.empty()) {
     // A graph of the user's own alone: everything without a slot has input 0, the lowest indices first.
-    for (int64_t j = 0; j < area.n && found < area.k && bound <= 0; ++j) {
+    for (int64_t j = area.first; j < area.n && found < area.k && bound <= 0; ++j) {
       indices_[static_cast<size_t>(found)] = static_cast<int32_t>(j);
       sums_[static_cast<size_t>(found++)] = 0;
     }
@@ -188,13 +192,16 @@ void Selection::add_candidates_by_sums(const AreaRound& target, int64_t bound) {
     SumWinnersParams params;
     params.sources = sources_.data();
     params.source_count = static_cast<int64_t>(sources_.size());
-    params.n = area.n;
+    params.n = area.n - area.first;
     params.k = area.k;
     params.least = least;
     params.indices = indices_.data();
     params.sums = sums_.data();
     const auto& projection = kernel_table<ProjectionKernels>();
     found = projection.sum_winners(params, scratch(projection.sum_winners_scratch(area.k)));
+    for (int64_t i = 0; i < found; ++i) {
+      indices_[static_cast<size_t>(i)] += static_cast<int32_t>(area.first);
+    }
   }
   for (int64_t i = 0; i < found; ++i) {
     const auto at = static_cast<size_t>(i);

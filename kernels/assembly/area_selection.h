@@ -17,6 +17,7 @@ struct AreaRound {
   std::vector<Fiber*> fibers;
   std::vector<Stimulus*> stimuli;
   std::vector<int64_t> winners;  // of a fixed area from the start
+  std::vector<int64_t> inputs;   // theirs, in units of 2^-24, where none is scaled or taken from
   std::vector<uint8_t> wins;     // by slot
 };
 

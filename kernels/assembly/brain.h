@@ -57,6 +57,7 @@ struct Area {
   uint64_t key_root = 0;               // of the ties' key, with the id: mix64(seed), or of one brain
   uint64_t id = 0;
   const int64_t* numbers = nullptr;  // [brains] what names them in keys, or null: their places
+  int64_t first = 0;                 // on the host: of the neurons that are here; the others have no slots
 
   KERNEL_HOST_DEVICE uint64_t tie_key() const {
     return key_of_root(key_root, id);
@@ -192,9 +193,12 @@ KERNEL_HOST_DEVICE void refresh_scale(const Fiber& fiber, int64_t j) {
   fiber.scale[j] = sum > 0 ? 1 / (static_cast<double>(sum) / static_cast<double>(kFixedOne)) : 0;
 }
 
-// What a stimulus sends to a neuron with `count` synapses: a weight of 0 means that none of them has grown.
+// What a stimulus sends to a neuron with `count` synapses: a weight of 0 means that none of them has grown, and one
+// that rounds a count beyond 2^24 down takes nothing away.
 KERNEL_HOST_DEVICE int64_t stimulus_sum(int32_t count, float weight) {
-  return weight != 0 ? fixed_point(weight) : static_cast<int64_t>(count) << kFixedBits;
+  const int64_t base = static_cast<int64_t>(count) << kFixedBits;
+  const int64_t grown = fixed_point(weight);
+  return grown > base ? grown : base;
 }
 
 // What the history of neuron j takes from its input: its bias, and its penalty for a win that is not long ago.

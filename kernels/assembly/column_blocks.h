@@ -13,16 +13,19 @@ using RangeBody = std::function<void(int64_t begin, int64_t end)>;
 // Calls the body for parts of [0, count) of about `grain` or more, on several threads: null stands for one thread.
 using ParallelFor = void (*)(int64_t count, int64_t grain, const RangeBody& body);
 
-// body(first, last) over the column blocks, on several threads where `streams`, the rows and blocks that are drawn, are
-// worth waking them (a stream takes about a third of a microsecond); no result depends on the parts.
+// body(first, last) over the blocks of columns [begin, n), on several threads where `streams`, the rows and blocks that
+// are drawn, are worth waking them (a stream takes about a third of a microsecond); no result depends on the parts.
 template <typename Body>
-void for_column_blocks(const GapTables& tables, int64_t n, int64_t streams, ParallelFor parallel, const Body& body) {
+void for_column_blocks(const GapTables& tables, int64_t begin, int64_t n, int64_t streams, ParallelFor parallel,
+                       const Body& body) {
   constexpr int64_t kStreamsPerThread = 1024;
-  const int64_t blocks = block_count(tables, n);
+  const int64_t start = begin / tables.width;
+  const int64_t blocks = block_count(tables, n) - start;
   if (parallel != nullptr && streams >= 2 * kStreamsPerThread) {
-    parallel(blocks, std::max<int64_t>(1, blocks * kStreamsPerThread / streams), std::cref(body));
+    parallel(blocks, std::max<int64_t>(1, blocks * kStreamsPerThread / streams),
+             [&](int64_t first, int64_t last) { body(start + first, start + last); });
   } else if (blocks > 0) {
-    body(0, blocks);
+    body(start, start + blocks);
   }
 }
 

@@ -144,7 +144,12 @@ struct KeptEdges {
   void* columns = nullptr;                  // [blocks, places, capacity]
   int32_t* lengths = nullptr;               // [blocks, places]
   int64_t places = 0;
-  int64_t capacity = 0;  // of a list: a multiple of kListGrain; of bits, as many numbers of 16 bits
+  int64_t capacity = 0;     // of a list: a multiple of kListGrain; of bits, as many numbers of 16 bits
+  int64_t first_block = 0;  // of those that are here
+
+  KERNEL_HOST_DEVICE int64_t list(int64_t block, int64_t place) const {
+    return (block - first_block) * places + place;
+  }
 };
 constexpr int64_t kNarrowWidth = int64_t{1} << 15;
 constexpr int64_t kListGrain = 16;

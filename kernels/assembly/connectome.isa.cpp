@@ -135,11 +135,11 @@ inline void for_each_list(const Params& params, int64_t block, uint32_t width, G
   };
   for (int64_t r = 0; r < params.row_count; ++r) {
     if (params.kept != nullptr && params.places[r] >= 0) {
-      const int64_t list = block * params.kept->places + params.places[r];
+      const int64_t list = params.kept->list(block, params.places[r]);
       // Places are in no order.
       const int64_t ahead = r + 2 < params.row_count ? params.places[r + 2] : -1;
       if (ahead >= 0) {
-        const int64_t next = block * params.kept->places + ahead;
+        const int64_t next = params.kept->list(block, ahead);
         const auto* const from = static_cast<const Column*>(params.kept->columns) + next * params.kept->capacity;
         const int64_t length = params.kept->lengths[next];
         for (int64_t i = 0; i < length; i += 64 / static_cast<int64_t>(sizeof(Column))) {
@@ -215,7 +215,7 @@ inline void for_each_bits(const Params& params, int64_t block, uint32_t width, B
     int32_t* length = nullptr;
     if (params.kept != nullptr && params.places[r] >= 0) {
       const auto bits_at = [&](int64_t place) {
-        const int64_t list = block * params.kept->places + place;
+        const int64_t list = params.kept->list(block, place);
         return reinterpret_cast<uint64_t*>(static_cast<uint16_t*>(params.kept->columns) + list * params.kept->capacity);
       };
       // Places are in no order.
@@ -224,7 +224,7 @@ inline void for_each_bits(const Params& params, int64_t block, uint32_t width, B
         __builtin_prefetch(bits_at(ahead) + word);
       }
       kept = bits_at(params.places[r]);
-      length = &params.kept->lengths[block * params.kept->places + params.places[r]];
+      length = &params.kept->lengths[params.kept->list(block, params.places[r])];
       if (*length >= 0) {
         use(r, static_cast<const uint64_t*>(kept));
         continue;

@@ -84,9 +84,9 @@ void EdgeSearch::match(const Fiber& fiber, KeptRows& kept, int32_t least, int32_
   }
   const int32_t* const places = kept.admit(source, rows_);
   std::mutex mutex;
-  const int64_t blocks = std::min<int64_t>(block_count(*fiber.connectome, target.n), slots - least);
+  const int64_t blocks = std::min<int64_t>(block_count(*fiber.connectome, target.n - target.first), slots - least);
   const int64_t streams = static_cast<int64_t>(rows_.size()) * blocks;
-  for_column_blocks(*fiber.connectome, target.n, streams, parallel_, [&](int64_t first, int64_t last) {
+  for_column_blocks(*fiber.connectome, target.first, target.n, streams, parallel_, [&](int64_t first, int64_t last) {
     // Some rows at a time, so that pairs take little memory.
     constexpr int64_t kRows = 256;
     const int64_t most = std::min<int64_t>(slots - least, (last - first) * fiber.connectome->width);

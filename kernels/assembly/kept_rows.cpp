@@ -49,7 +49,8 @@ KeptRows::KeptRows(const Fiber& fiber, const Area& source, const Area& target, i
   key_ = fiber.key();
   p_ = tables.p;
   n_ = target.n;
-  blocks_ = block_count(tables, target.n);
+  edges_.first_block = target.first / tables.width;
+  blocks_ = block_count(tables, target.n) - edges_.first_block;
   if (tables.p >= kLeastInBits) {
     edges_.capacity = tables.width / 16;
   } else {
@@ -68,7 +69,8 @@ KeptRows::KeptRows(const Fiber& fiber, const Area& source, const Area& target, i
 }
 
 bool KeptRows::serve(const KeptRows& wanted) const {
-  return key_ == wanted.key_ && p_ == wanted.p_ && n_ == wanted.n_ && edges_.places >= wanted.edges_.places;
+  return key_ == wanted.key_ && p_ == wanted.p_ && n_ == wanted.n_ && edges_.first_block == wanted.edges_.first_block &&
+         edges_.places >= wanted.edges_.places;
 }
 
 int64_t KeptRows::bytes_held() const {

@@ -55,10 +55,15 @@ class Rounds {
       add_slots(area, area.winners, *area.winner_count);
     }
   }
-  // False where edges need more memory; nothing but caches has changed then.
-  bool run() {
+  // Up to the winners.
+  const std::vector<AreaRound>& choose() {
     list_firing();
     run_first_half(*this);
+    return targets_;
+  }
+  // False where edges need more memory; nothing but caches has changed then.
+  bool run() {
+    choose();
     return run_second_half(*this);
   }
 
@@ -237,6 +242,17 @@ Brain Brain::of_brain(int64_t b) const {
     own.stimuli.push_back(stimulus.of_brain(b, areas[static_cast<size_t>(stimulus.target)]));
   }
   return own;
+}
+
+void choose_winners(Brain& brain, ParallelFor parallel, const ChoiceBody& body) {
+  std::vector<int64_t> needed(brain.fibers.size());
+  Rounds state(brain, parallel, needed.data());
+  state.add_slots_of_winners();
+  for (const AreaRound& target : state.choose()) {
+    if (!brain.areas[static_cast<size_t>(target.area)].fixed) {
+      body(target.area, target.winners, target.inputs);
+    }
+  }
 }
 
 int64_t run_rounds(Brain& brain, int64_t rounds, ParallelFor parallel, int64_t* needed) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kernels/assembly/brain.h"
@@ -28,5 +29,12 @@ struct Brain {
 // large enough for every other growth: slots for k more a round and area. `parallel` is for work inside of it. Throws
 // std::out_of_range before a round in which a firing neuron has a slot, or edges, that name what there is not.
 int64_t run_rounds(Brain& brain, int64_t rounds, ParallelFor parallel, int64_t* needed);
+
+// The first half of a round: body(area, winners, inputs) for every area that something fires into, winners ascending
+// and inputs in units of 2^-24. Counts are brought up to date, and winners get slots; nothing else changes. No fiber is
+// scaled, no area has biases, periods or keyed ties.
+using ChoiceBody =
+    std::function<void(int32_t area, const std::vector<int64_t>& winners, const std::vector<int64_t>& inputs)>;
+void choose_winners(Brain& brain, ParallelFor parallel, const ChoiceBody& body);
 
 }  // namespace torch_hrr::kernels

@@ -34,6 +34,7 @@ UNENUMERATED = {
     "torch_hrr::quantize_rows.default": "gives codes and bounds: tests/hrr/test_quantized_cleanup.py",
     "torch_hrr::quantized_cleanup.default": "takes the codes of its rows: tests/hrr/test_quantized_cleanup.py",
     "torch_hrr::project_.default": "writes into a list, the state of brains: tests/assembly/test_projection.py",
+    "torch_hrr::_project_part_.default": "the same, of a part of a brain: tests/assembly/test_project_part.py",
     "torch_hrr::rotate_.default": "writes into x: tests/encoding/test_rotation.py",
     "torch_hrr::_field_control_.default": "writes into a robot's state: tests/field/test_control.py",
     "torch_hrr::_connectome_counts_.default": "adds to a brain's counts: tests/assembly/test_connectome_inputs.py",

@@ -61,15 +61,20 @@ def check_rounds(group):
 
 
 def check_ties(group):
-    """Without synapses, and with all of them, the lowest neurons win; a rank that has none of them sends none."""
+    """Without synapses, and with all of them, the lowest neurons win: in D, more of a rank than it sends at first."""
     for p in (0.0, 1.0):
         split, whole = assembly.SplitBrain(p, 0, group), assembly.Brain(p, 0)
+        more, asked = split._with_more, []
+        split._with_more = lambda *args, more=more, asked=asked: (asked.append(len(args[2])), more(*args))[1]
         for brain in (split, whole):
             declare(brain)
+            brain.add_area("D", 2000, 300)
             brain.project({"s": ["A", "C"]}, {}, 2)
-            brain.project({"s": ["A", "B"]}, {"A": "B", "C": "A"})
+            brain.project({"s": ["A", "B", "D"]}, {"A": "B", "C": "A"})
+            brain.project({"s": "D"}, {"D": "D"})
         compare(split, whole)
-        assert split.winners("B").tolist() == list(range(300))
+        assert all(split.winners(name).tolist() == list(range(300)) for name in "BD")
+        assert asked == [300, 300] if split._ranks.count > 2 else not asked
         # Whole blocks of 256 where there is one for each rank.
         assert split.neurons("A").start % (256 if p == 1 else 1) == 0
 
@@ -123,7 +128,7 @@ def check_failures(group, split):
         whole.add_area("D", 9, 4)
     whole.__dict__.pop("_area_states", None)
     whole.add_area("D", 9, 4)
-    for part in ("_use", "_candidates", "_grow"):
+    for part in ("_use", "_best", "_grow"):
         torn = copy.deepcopy(split)
         if mine:
             setattr(torn, part, fail)
@@ -172,27 +177,27 @@ def check_files(group, folder):
 def check_bytes(rank):
     """What an area sends in a round is what the class says."""
     sent = []
-    calls = {"all_reduce": dist.all_reduce, "all_gather": dist.all_gather}
+    gather = dist.all_gather_into_tensor
 
-    def all_reduce(tensor, *rest):
+    def counted(others, tensor, *rest):
         sent.append(tensor.nbytes)
-        calls["all_reduce"](tensor, *rest)
-
-    def all_gather(others, tensor, *rest):
-        sent.append(tensor.nbytes)
-        calls["all_gather"](others, tensor, *rest)
+        gather(others, tensor, *rest)
 
     split = assembly.SplitBrain(0.05)
     split.add_stimulus("s", 40)
     split.add_area("A", 1000, 30)
     split.project("s", "A")
     try:
-        dist.all_reduce, dist.all_gather = all_reduce, all_gather
+        dist.all_gather_into_tensor = counted
         split.project({"s": "A"}, {"A": "A"}, rounds=4)
     finally:
-        dist.all_reduce, dist.all_gather = calls["all_reduce"], calls["all_gather"]
-    # Inputs are less than 2^6 synapses: 30 bits.
-    assert 16 + 4 * (4 << 12) <= sum(sent) <= 24 + 4 * (3 * (4 << 12) + 4 * 30 + 40) < 4 * 200_000
+        dist.all_gather_into_tensor = gather
+    assert sent == [16, *[8 + 12 * 30] * 4, 8]
+    # As the class says: of a million neurons with a thousand winners, and of a hundred thousand.
+    split._network.areas["A"].k = 1000
+    assert 12 * split._sent("A") == 12 * (200 + 200 + 64)
+    split._network.areas["A"].k = 100_000
+    assert 12 * split._sent("A") == 12 * (20_000 + 512 + 64)
 
 
 def check(rank):

@@ -188,9 +188,11 @@ def check_bytes(group):
     """What a call sends is what the class says."""
     split, _ = both(group)
     sent = []
-    calls = {name: getattr(dist, name) for name in ("all_gather", "all_reduce")}
+    calls = {name: getattr(dist, name) for name in ("all_gather_into_tensor", "all_reduce")}
     try:
-        dist.all_gather = lambda others, own, *rest: sent.append(own.nbytes) or calls["all_gather"](others, own, *rest)
+        dist.all_gather_into_tensor = lambda others, own, *rest: (
+            sent.append(own.nbytes) or calls["all_gather_into_tensor"](others, own, *rest)
+        )
         dist.all_reduce = lambda own, *rest: sent.append(own.nbytes) or calls["all_reduce"](own, *rest)
         split.cleanup(queries(), 3)
         plain = sum(sent)
@@ -198,7 +200,8 @@ def check_bytes(group):
         found = split.cleanup(queries().requires_grad_(), 3)
         found.values.nan_to_num().sum().backward()
     finally:
-        dist.all_gather, dist.all_reduce = calls["all_gather"], calls["all_reduce"]
+        for name, call in calls.items():
+            setattr(dist, name, call)
     assert plain == 24 + 6 * 3 * 12
     assert sum(sent) == plain + len(found.indices.unique()) * DIM * 4
 

@@ -30,6 +30,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "_k_cap_backward": assembly._k_cap_backward,
     "connectome_inputs": assembly_connectome.connectome_inputs,
     "project_": assembly_rounds.project_,
+    "_project_part_": assembly_rounds.project_part_,
     "_connectome_counts_": assembly_connectome.connectome_counts_,
     "_stimulus_counts_": assembly_connectome.stimulus_counts_,
     "sinusoidal_encoding": encoding.sinusoidal_encoding,

@@ -162,14 +162,14 @@ def _binomial_thresholds(size: int, p: float) -> tuple[int, list[int]]:
     return first, [min(int(below / total * 2.0**64), 2**64 - 1) for below in sums]
 
 
-def stimulus_counts_(counts: Tensor, size: int, p: float, seed: int, fiber: int) -> None:
-    """Fills ``[brains, n]`` with column sums of stimuli of `size` neurons."""
-    first, thresholds = _binomial_thresholds(size, p)
-    columns = torch.arange(counts.shape[1], device=counts.device)
+def stimulus_counts_(counts: Tensor, size: int, p: float, seed: int, fiber: int, first: int = 0) -> None:
+    """Fills ``[brains, n]`` with column sums, from column `first` on, of stimuli of `size` neurons."""
+    least, thresholds = _binomial_thresholds(size, p)
+    columns = torch.arange(first, first + counts.shape[1], device=counts.device)
     nothing = torch.zeros_like(columns)
     # Unsigned numbers in signed ones, in the same order.
     table = torch.tensor([threshold - 2**63 for threshold in thresholds], dtype=torch.int64, device=counts.device)
     for brain, own in enumerate(counts):
         counter = (columns, nothing, nothing, torch.full_like(columns, _STIMULUS_STREAM))
         low, high, _, _ = philox4x32(counter, connectome_key(seed, fiber, brain))
-        own.copy_(first + torch.searchsorted(table, (high - 2**31 << 32) + low, right=True))
+        own.copy_(least + torch.searchsorted(table, (high - 2**31 << 32) + low, right=True))

@@ -195,7 +195,7 @@ class _Stimulus:
         sums = self.counts.long() << _FIXED_BITS
         slots = int(self.target.slots[0])
         weight, neurons = self.weight[:slots], self.target.neuron_of[:slots].long()
-        sums[neurons] = torch.where(weight != 0, _fixed_point(weight), sums[neurons])
+        sums[neurons] = torch.maximum(_fixed_point(weight), sums[neurons])
         return _term(sums, shift)
 
     def potentiate(self, winners: Tensor) -> None:
@@ -281,8 +281,7 @@ class _Brain:
             area.add_slots(area.active())
         for fiber in self.fibers:
             fiber.refresh_scale()
-        into = [fiber.target for fiber in self.fibers] + [stimulus.target for stimulus in self.stimuli]
-        targets = [area for area in self.areas if any(area is target for target in into)]
+        targets = self._targets()
         winners = {id(area): self._choose(area) for area in targets}
         for area in targets:
             area.add_slots(winners[id(area)])
@@ -306,12 +305,29 @@ class _Brain:
             _commit(area, winners[id(area)])
         return True
 
+    def _targets(self) -> list[_Area]:
+        into = [fiber.target for fiber in self.fibers] + [stimulus.target for stimulus in self.stimuli]
+        return [area for area in self.areas if any(area is target for target in into)]
+
+    def choose_parts(self, winners: list[Tensor], inputs: list[Tensor], first: list[int]) -> None:
+        """What areas would select in the next round among the neurons from `first` on, and their inputs."""
+        for area in self.areas:
+            area.add_slots(area.active())
+        for area in self._targets():
+            place = next(a for a, own in enumerate(self.areas) if own is area)
+            if not area.fixed:
+                received = self._inputs(area)[first[place] :]
+                chosen = choose_winners(received, area.k, None)
+                winners[place].copy_(chosen + first[place])
+                inputs[place].copy_(received[chosen])
+
     def _number(self, fiber: _Fiber) -> int:
         return next(f for f, own in enumerate(self.fibers) if own is fiber)
 
     def _choose(self, area: _Area) -> Tensor:
-        if area.fixed:
-            return area.active().clone()
+        return area.active().clone() if area.fixed else choose_winners(self._inputs(area), area.k, area.tie_key)
+
+    def _inputs(self, area: _Area) -> Tensor:
         fibers = [fiber for fiber in self.fibers if fiber.target is area]
         shift = _SCALED_BITS if any(fiber.scale is not None for fiber in fibers) else 0
         inputs = torch.zeros(area.n, dtype=torch.int64, device=area.winners.device)
@@ -326,7 +342,7 @@ class _Brain:
         if area.last_win is not None and area.period:
             penalty = area.penalties[area.last_win.clamp_max(area.period - 1)]
             inputs = inputs - torch.where(area.last_win < area.period, _term(penalty, shift), 0)
-        return choose_winners(inputs, area.k, area.tie_key)
+        return inputs
 
 
 def _given(tensor: Tensor, b: int, n: int) -> Tensor | None:
@@ -399,3 +415,21 @@ def project_(state: list[Tensor], layout: list[int], rates: list[float], seed: i
         brain.check()
     for brain in brains:
         brain.run()
+
+
+def project_part_(
+    state: list[Tensor],
+    winners: list[Tensor],
+    inputs: list[Tensor],
+    layout: list[int],
+    rates: list[float],
+    first: list[int],
+    seed: int,
+) -> None:
+    """`project_` of one brain with fixed areas; without rounds, the winners among some neurons and their inputs."""
+    brain = _Brain(0, state, layout, rates, seed)
+    brain.check()
+    if brain.rounds:
+        brain.run()
+    else:
+        brain.choose_parts(winners, inputs, first)

@@ -119,6 +119,9 @@ class ExactEngine(Engine):
                         scale_winners(self._network.areas[pair[1]], self._network.fibers[pair])
         return left if capturing else None
 
+    def _project(self, parts: Parts, state: list[Tensor], layout: list[int], rates: list[float]) -> None:
+        _ops.project_(state, layout, rates, self._network.seed)
+
     def _run(self, plan: Plan, rounds: int, capturing: bool) -> Tensor:
         network = self._network
         parts = Parts(network, plan)
@@ -131,7 +134,7 @@ class ExactEngine(Engine):
 
         def queue(rounds: int) -> None:
             state = parts.tensors()
-            _ops.project_([numbers, *state, progress], [network.brains, rounds, *layout], rates, network.seed)
+            self._project(parts, [numbers, *state, progress], [network.brains, rounds, *layout], rates)
 
         left = rounds
         if capturing:

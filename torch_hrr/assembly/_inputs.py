@@ -52,7 +52,9 @@ def summed_inputs(
     shift = _SCALED_BITS if any(scale.numel() for *_, scale in fibers) else 0
     total = torch.zeros(area.n, dtype=torch.int64, device=area.winners.device)
     for stimulus in stimuli:
-        total += fixed_point(stimulus_weights(network, stimulus, target, brain)) << shift
+        counts = network.stimulus_counts(stimulus, target)[brain].long() * FIXED_ONE
+        # float32 may round a count down.
+        total += torch.maximum(fixed_point(stimulus_weights(network, stimulus, target, brain)), counts) << shift
     for source, fiber, scale in fibers:
         firing = source.winners[brain, : int(source.winner_count[brain])]
         sums = torch.zeros_like(total)

@@ -19,7 +19,7 @@ from torch_hrr._spec import Real, Seed
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _inputs as reading
 from torch_hrr.assembly._connect import chunked_edges, slots_of_neurons
-from torch_hrr.assembly._engines import ExactEngine
+from torch_hrr.assembly._engines import ExactEngine, Parts
 from torch_hrr.assembly._network import Network, Plan, Projections, fiber_id
 from torch_hrr.assembly._state import FIXED_ONE, AreaState, FiberState, StimulusState
 from torch_hrr.assembly.brain import Brain
@@ -29,8 +29,9 @@ from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
 _Result = TypeVar("_Result")
-# Bits that a histogram tells apart: 16 KiB of counters.
-_DIGIT = 12
+# What a rank sends beyond its share of the winners, for where they are not spread evenly: as many again, but at most
+# these, and these at least.
+_MORE, _LEAST_MORE = 512, 64
 # Sums are cut there, as rounds of a `Brain` do.
 _LARGEST_INPUT = 1 << 62
 # What other options of an area must be to be divided.
@@ -41,19 +42,20 @@ class SplitBrain(Described):
     """A `Brain` divided by neurons: a rank has some consecutive neurons of every area, in the order of ranks.
 
     A rank holds the learned synapses onto its neurons and computes their inputs ``x_j``; the random graph is generated,
-    so that nothing is sent of it. In a round the ranks agree on the k winners of the whole area by a radix selection:
-    histograms of 12 bits of ``x_j`` at a time are added up, from the highest bits on, until exactly k are above;
-    neurons with equal ``x_j`` go to the lower index, after a scan of their numbers over ranks. Winners are those of
-    `Brain`, bit for bit, with any number of ranks; every rank holds them, and which neurons ever won, of whole areas.
+    so that nothing is sent of it. In a round every rank sends its best candidates, with their ``x_j``, and all select
+    the k winners of the whole area among them, of equal ``x_j`` the lower index. Where all that a rank has sent wins,
+    ranks send what else may. Winners are those of `Brain`, bit for bit, with any number of ranks; every rank holds
+    them, and which neurons ever won, of whole areas.
 
-    An area sends at most ``16 KiB ceil(bits / 12) + 4 w + 32`` bytes a rank and round, where `bits` are those of the
-    largest input in units of 2^-24 (35 below 2^11 fresh synapses, at most 63), and w is the largest number of winners
-    of a rank; a round 8 more, and a call 24. By these ranks hear of failures, and compare the brain and the arguments
-    of a call: what is wrong or other on one of them is an error on all, before anything changes.
+    A rank sends 12 bytes a candidate: of r ranks in one message a round, for all areas, ``s + min(s, 512) + 64`` of an
+    area (s = k / r, at most k in all, an even number). Where the winners are spread so unevenly that these do not do,
+    8 bytes and as many candidates as a rank can still have among the winners follow. A round sends 8 bytes more, and a
+    call 24. By these ranks hear of failures, and compare the brain and the arguments of a call: what is wrong or other
+    on one of them is an error on all, before anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
-    graph on, and keeps those drawn last, if p is at least 1/256 (on a GPU from the first neuron on, twice where they
-    learn, and keeps none). It takes 4 bytes for every neuron of an area and, for each neuron up to its own last one, 4
+    graph on, and keeps those drawn last (on a GPU from the first neuron on, twice where they learn, and keeps none). It
+    takes 4 bytes for every neuron of an area and, for each neuron up to its own last one, 4
     for the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`, divided.
 
     Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
@@ -112,7 +114,7 @@ class SplitBrain(Described):
         # What is declared, whose areas are whole; then also this rank's neurons of each, as `_part` names them.
         self._network = Network(density, number, "exact", place, None)
         self._local = Network(density, number, "exact", place, None)
-        self._engine = ExactEngine(self._local)
+        self._engine = _PartEngine(self._local, self._first)
         # Areas, and fibers and stimuli by their targets, in the order in which they came into use.
         self._order: list[tuple[str, ...]] = []
 
@@ -229,9 +231,11 @@ class SplitBrain(Described):
             return
         self._local.plastic = network.plastic
         with self._calls.changing():
-            self._ranks.together(op, lambda: self._use(plan), self._device)
+            targets = dict.fromkeys(target for _, target in (*plan.areas, *plan.stimuli))
+            left: Callable[[], None] = functools.partial(self._use, plan)
             for _ in range(count):
-                self._round(plan)
+                left = functools.partial(self._grow, plan, self._choose(plan, targets, left))
+            self._ranks.together(op, left, self._device)
 
     def winners(self, area: str) -> Tensor:
         """The winners of the whole area: int64 ``[k]`` ascending; none before the first projection. A copy."""
@@ -319,6 +323,11 @@ class SplitBrain(Described):
         first, end = (round(n / width * rank / ranks) * width for rank in (self._ranks.rank, self._ranks.rank + 1))
         return range(first, end if self._ranks.rank + 1 < ranks else n)
 
+    def _first(self, name: str) -> int:
+        """The first of the neurons of an area that are here: all of a whole area are."""
+        area = name.removesuffix(_PART)
+        return 0 if area == name else self._range(self._network.areas[area].n).start
+
     def _trial(self) -> Network:
         """A network of the same names, without memory, to try declarations in."""
         network = Network(self.p, self.seed, "exact", torch.device("meta"), None)
@@ -389,16 +398,19 @@ class SplitBrain(Described):
             area = self._local.areas[pair[1]]
             config = {"stimulus": stimulus, "id": fiber_id("stimulus", stimulus, target)}
             source = StimulusState(area, config, 1, self._network.device)
-            _ops._stimulus_counts_(source.counts, self._network.stimuli[stimulus], self.p, self.seed, source.id)
+            first = self._first(pair[1])
+            counts = source.counts[:, first:]
+            _ops._stimulus_counts_(counts, self._network.stimuli[stimulus], self.p, self.seed, source.id, first)
             self._local.sources[pair] = source
             self._order.append((stimulus, target))
         return self._local.sources[pair]
 
     # A round
 
-    def _round(self, plan: Plan) -> None:
-        chosen = {target: self._choose(plan, target) for target in dict.fromkeys(self._targets(plan))}
-        self._ranks.together("project", lambda: self._grow(plan, chosen), self._device)
+    def _of_parts(self, plan: Plan, fixed: Iterable[str] = ()) -> Plan:
+        """The same of this rank's neurons."""
+        stimuli, areas = ([(source, _part(target)) for source, target in pairs] for pairs in (plan.stimuli, plan.areas))
+        return Plan(None, stimuli, areas, frozenset(map(_part, fixed)))
 
     def _grow(self, plan: Plan, chosen: Mapping[str, tuple[Tensor, Tensor]]) -> None:
         """What follows on this rank from the winners, its own and all of them, of each target."""
@@ -407,8 +419,7 @@ class SplitBrain(Described):
             part.winners[0, : len(own)] = own
             part.winner_count.fill_(len(own))
         # Each rank's winners are fixed now, so that a round does what is left of it: synapses grow.
-        stimuli, areas = ([(source, _part(target)) for source, target in pairs] for pairs in (plan.stimuli, plan.areas))
-        self._engine.run([Plan(None, stimuli, areas, frozenset(map(_part, chosen)))], 1)
+        self._engine.run([self._of_parts(plan, chosen)], 1)
         for target, (_, winners) in chosen.items():
             area = self._network.areas[target]
             self._local.reserve_area(area, min(area.n, int(area.slots[0, 0]) + area.k))
@@ -418,18 +429,13 @@ class SplitBrain(Described):
             area.winners[0] = winners
             area.winner_count.fill_(area.k)
 
-    @staticmethod
-    def _targets(plan: Plan) -> list[str]:
-        return [target for _, target in (*plan.areas, *plan.stimuli)]
+    def _best_by_operators(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
+        """What the kernel finds on a CPU, from operators that run on every device.
 
-    def _candidates(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
-        """This rank's neurons of an area that may be among its winners, ascending, and their inputs in units of 2^-24.
-
-        Those with slots, whose synapses may have grown, and the k others with the largest counts of base synapses.
+        The best of neurons with slots, which receive no less than their counts of synapses, and of the k with the most.
         """
         local, part = self._local, _part(target)
-        area, whole = local.areas[part], self._network.areas[target]
-        own = self._range(whole.n)
+        area, own = local.areas[part], self._range(self._network.areas[target].n)
         used = int(area.slots[0, 0])
         slotted = area.neuron_of[0, :used].long() - own.start
         # Of each source: base counts of all neurons; what learned synapses add by slot, in units of 2^-24.
@@ -437,7 +443,7 @@ class SplitBrain(Described):
         for source in (local.sources[stimulus, part] for stimulus, into in plan.stimuli if into == target):
             counts, weights = source.counts[0, own.start :], source.weight[0, :used]
             excess = reading.fixed_point(weights) - counts[slotted].long() * FIXED_ONE
-            terms.append((counts, excess.where(weights != 0, 0)))
+            terms.append((counts, excess.clamp_(min=0)))
         for name in (source for source, into in plan.areas if into == target):
             fiber, rows = local.fibers[name, part], local.areas[name]
             firing = rows.winners[0, : int(rows.winner_count)]
@@ -448,7 +454,7 @@ class SplitBrain(Described):
             terms.append((reading.base_counts(local, firing, fiber, 0, own.start), excess))
         # Fewer than 2^31 neurons fire into an area: 32 bits hold the sum.
         base = functools.reduce(torch.add, (counts for counts, _ in terms))
-        most = _ops.k_winners(base, min(len(own), whole.k + used))[1]
+        most = _ops.k_winners(base, area.k)[1]
         places = torch.cat([slotted, most[area.slot_of[0, most + own.start] < 0]])
         total = torch.zeros_like(places)
         for counts, excess in terms:
@@ -456,50 +462,68 @@ class SplitBrain(Described):
             total[:used].add_(excess)
             total.clamp_(max=_LARGEST_INPUT)
         places, order = places.sort()
-        return places + own.start, total[order]
+        return _first(places + own.start, total[order], area.k)
 
-    def _choose(self, plan: Plan, target: str) -> tuple[Tensor, Tensor]:
-        """This rank's winners of an area and all of them: int64, ascending."""
-        find = functools.partial(self._candidates, plan, target)
-        candidates, inputs = self._ranks.together("project", find, self._device)
-        wins, counts = self._selected(inputs, self._network.areas[target].k)
-        neurons = candidates[wins]
-        sent = torch.zeros(max(counts), dtype=torch.int32, device=neurons.device)
-        sent[: len(neurons)] = neurons
-        parts = self._ranks.gathered_tensors(sent)
-        return neurons, torch.cat([part[:count].long() for part, count in zip(parts, counts, strict=True)])
+    def _best(self, plan: Plan, targets: Iterable[str]) -> dict[str, tuple[Tensor, Tensor]]:
+        """Of each area this rank's neurons that may be among its winners, ascending, and their inputs."""
+        if self._device.type != "cpu":
+            return {target: self._best_by_operators(plan, target) for target in targets}
+        best = self._engine.best(self._of_parts(plan))
+        return {target: best[_part(target)] for target in targets}
 
-    def _selected(self, values: Tensor, k: int) -> tuple[Tensor, list[int]]:
-        """Which of this rank's values are among the k largest of all ranks, and how many of each rank's are.
+    def _choose(
+        self, plan: Plan, targets: Iterable[str], before: Callable[[], None]
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """This rank's winners of each area and all of them: int64, ascending. `before` is what is left to do first."""
+        best: dict[str, tuple[Tensor, Tensor]] = {}
+        sent = {target: self._sent(target) for target in targets}
 
-        Of equal ones those of the lower rank, and of a rank the first.
-        """
-        wins = torch.zeros_like(values, dtype=torch.bool)
-        live = torch.ones_like(wins)
-        largest = self._ranks.reduced(values.amax(), dist.ReduceOp.MAX)
-        needed, left, at_digit = k, int(largest).bit_length(), 0
-        while left and at_digit != needed:
-            width = min(_DIGIT, left)
-            left -= width
-            digits = (values >> left) & ((1 << width) - 1)
-            histogram = torch.bincount(digits[live], minlength=1 << width).int()
-            # How many have at least this digit: the digit of the k-th is the last with as many as are needed.
-            at_least = self._ranks.reduced(histogram, dist.ReduceOp.SUM).long().flip(0).cumsum(0).flip(0)
-            digit = int((at_least >= needed).sum()) - 1
-            above = int(at_least[digit + 1]) if digit + 1 < len(at_least) else 0
-            wins |= live & (digits > digit)
-            live &= digits == digit
-            needed, at_digit = needed - above, int(at_least[digit]) - above
-        # Those that are alike in all bits that were looked at: all of them, or the first.
-        equal = live.nonzero().squeeze(1)
-        counts = []
-        for rank, (above, alike) in enumerate(self._ranks.gathered([int(wins.sum()), len(equal)], self._device)):
-            first = min(alike, needed)
-            counts.append(above + first)
-            needed -= first
-            if rank == self._ranks.rank:
-                wins[equal[:first]] = True
-        return wins, counts
+        def work() -> Tensor:
+            before()
+            best.update(self._best(plan, targets))
+            return torch.cat([_packed(*_first(*best[target], count), count) for target, count in sent.items()])
+
+        sizes = [_words(count) for count in sent.values()]
+        told = self._ranks.exchanged("project", work, sum(sizes), self._device)
+        parts = zip(sent.items(), told.split(sizes, 1), strict=True)
+        return {target: self._merged(target, best[target], count, part) for (target, count), part in parts}
+
+    def _sent(self, target: str) -> int:
+        """How many candidates a rank sends first, an even number: its share of the winners, and what chance may add."""
+        k = self._network.areas[target].k
+        share = -(-k // self._ranks.count)
+        count = min(k, share + min(share, _MORE) + _LEAST_MORE)
+        return count + count % 2
+
+    def _merged(self, target: str, best: tuple[Tensor, Tensor], count: int, told: Tensor) -> tuple[Tensor, Tensor]:
+        """This rank's winners of an area and all of them, by `count` candidates of each rank."""
+        k = self._network.areas[target].k
+        neurons, inputs = _unpacked(told, count)
+        winners = _ops.k_winners(inputs, k)[1]
+        # What a rank has not sent is behind what it has: it may win where all of this does.
+        if count < k and int(torch.bincount(winners // count).amax()) == count:
+            neurons, inputs = self._with_more(best, count, neurons[winners], inputs[winners])
+            winners = _ops.k_winners(inputs, k)[1]
+        won = neurons[winners]
+        own = self._range(self._network.areas[target].n)
+        return won[(won >= own.start) & (won < own.stop)], won
+
+    def _with_more(
+        self, best: tuple[Tensor, Tensor], count: int, neurons: Tensor, inputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Some candidates, the best of what ranks have sent, and all others that are not behind the last of them."""
+        least = inputs.amin()
+        last = neurons[inputs == least].amax()
+        first, _ = _first(*best, count)
+        ahead = (best[1] > least) | ((best[1] == least) & (best[0] < last))
+        ahead &= ~torch.isin(best[0], first)
+        most = max(number for (number,) in self._ranks.gathered([int(ahead.sum())], self._device))
+        most += most % 2
+        packed = _packed(best[0][ahead], best[1][ahead], most)
+        others, values = _unpacked(self._ranks.stacked(packed), most)
+        neurons, inputs = torch.cat([neurons, others]), torch.cat([inputs, values])
+        neurons, order = neurons[inputs >= 0].sort()
+        return neurons, inputs[inputs >= 0][order]
 
     # The whole
 
@@ -592,9 +616,72 @@ class SplitBrain(Described):
         taken.known[0] = own_before[fiber.known[0].long()]
 
 
+class _PartEngine(ExactEngine):
+    """Rounds of areas of which some neurons are here, whose winners are given; and which they would choose."""
+
+    def __init__(self, network: Network, first: Callable[[str], int]) -> None:
+        """`first` gives the first neuron of an area that is here."""
+        super().__init__(network)
+        self._first = first
+
+    def _project(self, parts: Parts, state: list[Tensor], layout: list[int], rates: list[float]) -> None:
+        if self._network.device.type == "cpu":
+            self._project_part(parts, state, layout, rates)
+        else:
+            super()._project(parts, state, layout, rates)
+
+    def _project_part(
+        self, parts: Parts, state: list[Tensor], layout: list[int], rates: list[float]
+    ) -> list[list[Tensor]]:
+        found = [[area.winners.new_empty(area.k) for area in parts.areas] for _ in range(2)]
+        first = [self._first(name) for name in parts.names]
+        _ops._project_part_(state, *found, layout, rates, first, self._network.seed)
+        return found
+
+    def best(self, plan: Plan) -> dict[str, tuple[Tensor, Tensor]]:
+        """Of each target the k neurons with the largest inputs, ascending, and these."""
+        network = self._network
+        parts = Parts(network, plan)
+        layout, rates = parts.described(network.learns)
+        for area in parts.areas:
+            # Winners that were set from outside may need slots.
+            network.reserve_area(area, min(area.n, int(area.slots[0, 0]) + area.k))
+        progress = torch.zeros(1, 1 + len(parts.fibers), dtype=torch.int64, device=network.device)
+        found = self._project_part(parts, [network.numbers(), *parts.tensors(), progress], [1, 0, *layout], rates)
+        return dict(zip(parts.names, zip(*found, strict=True), strict=True))
+
+
+# What no area's name ends in: UTF-8 has no such text.
+_PART = "\ud800"
+
+
 def _part(area: str) -> str:
-    """How this rank's neurons of an area are named beside it: as UTF-8 has no text, and so no area."""
-    return f"{area}\ud800"
+    """How this rank's neurons of an area are named beside it."""
+    return area + _PART
+
+
+def _words(count: int) -> int:
+    """Of a message with so many candidates."""
+    return count + count // 2
+
+
+def _packed(neurons: Tensor, inputs: Tensor, count: int) -> Tensor:
+    """Candidates as int64 words, at most `count`, an even number; those that lack have an input of -1."""
+    words = inputs.new_full((_words(count),), -1)
+    words[: len(inputs)] = inputs
+    words[count:].view(torch.int32)[: len(neurons)] = neurons
+    return words
+
+
+def _unpacked(words: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The neurons and inputs of several such messages, those that lack among them."""
+    return words[:, count:].contiguous().view(torch.int32).flatten().long(), words[:, :count].flatten()
+
+
+def _first(neurons: Tensor, inputs: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The best `count` candidates, ascending; of equal inputs the lower neurons."""
+    best = _ops.k_winners(inputs, min(count, len(inputs)))[1]
+    return neurons[best], inputs[best]
 
 
 def _copy_area(area: AreaState, copy: AreaState) -> None:

@@ -16,7 +16,7 @@ namespace torch_hrr::cuda_on_host {
 namespace {
 
 void project(at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates, int64_t seed, bool small) {
-  const assembly::State state = assembly::read_state(tensors, layout, rates, seed);
+  const assembly::State state = assembly::read_state("project_", tensors, layout, rates, seed);
   std::vector<kernels::DeviceGapTables> gaps;
   for (const auto& tables : state.tables) {
     gaps.push_back(tables != nullptr ? kernels::DeviceGapTables(*tables, tables.get()) : kernels::DeviceGapTables());
