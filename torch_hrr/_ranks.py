@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar, cast
 
 import torch
@@ -59,13 +60,8 @@ class Ranks:
         told: list[list[int]] = self.stacked(sent).tolist()
         return told
 
-    def gathered_tensors(self, own: Tensor) -> list[Tensor]:
-        """A tensor of the same shape and dtype from every rank."""
-        # Copies begin where numbers of every size may.
-        return [each.clone() for each in self.stacked(own)]
-
     def stacked(self, own: Tensor) -> Tensor:
-        """The same, as ``[ranks, ...]``."""
+        """A tensor of the same shape and dtype from every rank: ``[ranks, ...]``."""
         if self.group is None:
             return own.unsqueeze(0)
         # Flat, since gloo takes no other sizes.
@@ -119,16 +115,19 @@ class Ranks:
             results.append(work())
             return torch.empty(0, dtype=torch.int64, device=device)
 
-        self.exchanged(op, done, 0, device)
+        self.exchanged(op, done, (0,), torch.int64, device)
         return results[0]
 
-    def exchanged(self, op: str, work: Callable[[], Tensor], size: int, device: torch.device) -> Tensor:
-        """What `work` gives on every rank, int64 ``[size]``, as ``[ranks, size]``; where one cannot do it, all stop."""
+    def exchanged(
+        self, op: str, work: Callable[[], Tensor], shape: Sequence[int], dtype: torch.dtype, device: torch.device
+    ) -> Tensor:
+        """What `work` gives on every rank, in one message: ``[ranks, *shape]``; where one cannot do it, all stop."""
         problem: Exception | None = None
-        # The first says whether it failed.
-        sent = torch.zeros(1 + size, dtype=torch.int64, device=device)
+        size = math.prod(shape) * dtype.itemsize
+        # The first word says whether it failed. Words, so that numbers of every size begin where they may.
+        sent = torch.zeros(1 + -(-size // 8), dtype=torch.int64, device=device)
         try:
-            sent[1:] = work()
+            sent[1:].view(torch.uint8)[:size] = work().reshape(-1).view(torch.uint8)
         except Exception as error:
             problem = error
             sent[0] = 1
@@ -138,7 +137,7 @@ class Ranks:
         failed = told[:, 0].tolist()
         if any(failed):
             raise RuntimeError(f"{op}: rank {failed.index(1)} has failed: its error says how")
-        return told[:, 1:]
+        return told[:, 1:].contiguous().view(torch.uint8)[:, :size].contiguous().view(dtype).view(self.count, *shape)
 
     def agreed(
         self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str], device: torch.device

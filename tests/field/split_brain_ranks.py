@@ -218,18 +218,18 @@ def check_bytes(rank, group):
     split = make("small planes", group)
     cycle(split, 0)
     sent = []
-    calls = {"all_gather": dist.all_gather, "batch_isend_irecv": dist.batch_isend_irecv}
+    calls = {"all_gather_into_tensor": dist.all_gather_into_tensor, "batch_isend_irecv": dist.batch_isend_irecv}
 
-    def all_gather(others, tensor, *rest):
+    def all_gather_into_tensor(others, tensor, *rest):
         sent.append(tensor.nbytes)
-        calls["all_gather"](others, tensor, *rest)
+        calls["all_gather_into_tensor"](others, tensor, *rest)
 
     def batch_isend_irecv(transfers):
         sent.extend(each.tensor.nbytes for each in transfers if each.op is dist.isend)
         return calls["batch_isend_irecv"](transfers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dist, "all_gather", all_gather)
+        patch.setattr(dist, "all_gather_into_tensor", all_gather_into_tensor)
         patch.setattr(dist, "batch_isend_irecv", batch_isend_irecv)
         cycle(split, 1)
     depth, plane, channels = -(-5 // dist.get_world_size(group)), 12, 9

@@ -484,7 +484,7 @@ class SplitBrain(Described):
             return torch.cat([_packed(*_first(*best[target], count), count) for target, count in sent.items()])
 
         sizes = [_words(count) for count in sent.values()]
-        told = self._ranks.exchanged("project", work, sum(sizes), self._device)
+        told = self._ranks.exchanged("project", work, (sum(sizes),), torch.int64, self._device)
         parts = zip(sent.items(), told.split(sizes, 1), strict=True)
         return {target: self._merged(target, best[target], count, part) for (target, count), part in parts}
 

@@ -237,9 +237,9 @@ class SplitFieldBrain(FieldBrain):
         """Those that a `FieldBrain` has, too."""
         return [(name, module) for name, module in self.named_modules() if name != "_split"]
 
-    def _told(self, work: Callable[[], Tensor]) -> list[Tensor]:
-        """What every rank works out, a tensor of the same shape."""
-        return self._ranks.gathered_tensors(self._ranks.together(type(self).__name__, work, self.device))
+    def _told(self, work: Callable[[], Tensor], *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """What every rank works out, a tensor of the same shape: ``[ranks, *shape]``."""
+        return self._ranks.exchanged(type(self).__name__, work, shape, dtype, self.device)
 
     def _places(self, rank: int) -> range:
         """The places in the planes of a rank."""
@@ -293,7 +293,7 @@ class SplitFieldBrain(FieldBrain):
             # Exact, as are numbers of places below 2^53.
             return torch.cat((self.pool["match"].index_select(0, place).double(), (place + own.start).double()))
 
-        values, places = torch.stack(self._told(best)).unbind(1)
+        values, places = self._told(best, 2, dtype=torch.float64).unbind(1)
         return places.index_select(0, values.argmax(0, keepdim=True)).long()
 
     def _add(self, rows: Tensor, around: Tensor, values: Tensor) -> None:
@@ -318,11 +318,11 @@ class SplitFieldBrain(FieldBrain):
             sent[most:] = rows.index_select(0, (place - own.start).clamp(0, len(own) - 1)).squeeze(0)
             return sent
 
-        parts, mean = self._told(read), self.pool["mean"]
+        parts, mean = self._told(read, most + self.channels), self.pool["mean"]
         torch.cat([part[:count] for part, count in zip(parts, each, strict=True)], out=mean.view(-1))
         # The rank of a plane by `share`.
         owner = ((place // (plane[0] * plane[1]) + 1) * ranks - 1) // depth
-        return mean, torch.stack(parts)[:, most:].index_select(0, owner).squeeze(0)
+        return mean, parts[:, most:].index_select(0, owner).squeeze(0)
 
     def _moments(self, rows: Tensor) -> Tensor:
         """A block is of the rank that has its first place."""
@@ -333,7 +333,9 @@ class SplitFieldBrain(FieldBrain):
         end = begin + whole * BLOCK
         rest = [rows[end:]]
         if any(places.start % BLOCK for places in everyone):
-            heads = self._told(lambda: _padded(rows[: BLOCK - 1], BLOCK - 1))
+            heads = self._told(
+                lambda: _padded(rows[: BLOCK - 1], BLOCK - 1), BLOCK - 1, self.channels, dtype=rows.dtype
+            )
             rest += [head[: len(places)] for head, places in zip(heads, everyone, strict=True)][self._ranks.rank + 1 :]
 
         def moments() -> Tensor:
@@ -344,7 +346,7 @@ class SplitFieldBrain(FieldBrain):
                 torch.ops.torch_hrr._field_moments.out(torch.cat(rest)[:BLOCK], SMALL, out=made[whole : whole + 1])
             return made
 
-        parts, gathered = self._told(moments), self.pool["moments"]
+        parts, gathered = self._told(moments, max(counts), 4, self.channels), self.pool["moments"]
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)], out=gathered)
 
 

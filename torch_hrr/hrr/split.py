@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -213,23 +215,27 @@ class SplitMemory(Searching, Described):
             return f"{of}, derivative={derived}, {digest({'query': query}, {})[:16]}, of memory {self._number:x}"
 
         query, top_k = ranks.agreed(op, lambda: self._check_query(op, given, top_k), said, ranks.device)
-        found = ranks.together(op, lambda: part._found(op, query.detach(), min(top_k, len(part))), ranks.device)
         sizes = [*query.shape[:-1], top_k]
-        # A rank with fewer items fills up what comes after all others, NaN too.
-        values = found.values.new_full(sizes, -torch.inf)
-        places = found.indices.new_zeros(sizes)
-        values[..., : len(part)], places[..., : len(part)] = found.values, found.indices + self._range.start
-        # One message: the bytes of all places, which must lie at a multiple of 8, and of their values.
-        told = torch.cat([each.flatten().view(torch.uint8) for each in (places, values)]).to(ranks.device)
-        parts = [
-            (
-                other[places.nbytes :].view(values.dtype).view(-1, top_k),
-                other[: places.nbytes].view(places.dtype).view(-1, top_k),
-            )
-            for other in (gathered.to(query.device) for gathered in ranks.gathered_tensors(told))
-        ]
-        values, places = best_of(parts, top_k)
-        return values.view(sizes), places.view(sizes)
+        numbers = math.prod(sizes)
+
+        def search() -> Tensor:
+            found = part._found(op, query.detach(), min(top_k, len(part)))
+            # A rank with fewer items fills up what comes after all others, NaN too.
+            values = found.values.new_full(sizes, -torch.inf)
+            places = found.indices.new_zeros(sizes)
+            values[..., : len(part)], places[..., : len(part)] = found.values, found.indices + self._range.start
+            return torch.cat([each.flatten().view(torch.uint8) for each in (places, values)])
+
+        # What cosines are computed in.
+        dtype = functools.reduce(torch.promote_types, (torch.float32, query.dtype, part._place()[2]))
+        size = numbers * (8 + dtype.itemsize)
+        told = ranks.exchanged(op, search, (size,), torch.uint8, ranks.device).to(query.device)
+        places, values = (
+            told[:, place].contiguous().view(kind).view(ranks.count, -1, top_k)
+            for place, kind in ((slice(8 * numbers), torch.int64), (slice(8 * numbers, size), dtype))
+        )
+        best, indices = best_of([*zip(values, places, strict=True)], top_k)
+        return best.view(sizes), indices.view(sizes)
 
     @torch.no_grad()
     def _rows_of(self, op: str, indices: Tensor) -> Tensor:
