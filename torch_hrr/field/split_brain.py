@@ -47,7 +47,7 @@ class SplitFieldBrain(FieldBrain):
     correlation may be another one with another number of ranks, since their matrix products round by size.
 
     A rank with d planes sends, in a cycle, two planes of the field, ``4 (H W d + C)`` bytes of means, ``16 C`` for
-    every 64 of its places, ``63 C`` numbers where planes are not whole blocks, and at most 80 bytes by which ranks hear
+    every 64 of its places, ``63 C`` numbers where planes are not whole blocks, and at most 96 bytes by which ranks hear
     of failures, and compare the arguments of a call, the settings and the mode: what is wrong or other on one of them
     is an error on all, before anything changes. A rank keeps, besides its planes three times, ``5 + 5 C / 64`` numbers
     for each place of the whole field, and all that is no field: weights and the library.
