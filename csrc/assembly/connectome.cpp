@@ -124,7 +124,10 @@ void add_on_cpu(const kernels::DeliverParams& common, int64_t first, int64_t n, 
                        params.counts = whole.data() - begin * width;
                        kernels.deliver(params, begin, begin + 1);
                        for (int64_t j = first; j < last; ++j) {
-                         counts[j - first] += whole[static_cast<size_t>(j - begin * width)];
+                         // Wraps around, as the kernel does.
+                         counts[j - first] =
+                             static_cast<int32_t>(static_cast<uint32_t>(counts[j - first]) +
+                                                  static_cast<uint32_t>(whole[static_cast<size_t>(j - begin * width)]));
                        }
                        ++begin;
                      }

@@ -280,6 +280,11 @@ inline auto with_columns(const GapTables& tables, const Body& body) {
   return tables.width > kNarrowWidth ? body(std::false_type(), uint32_t()) : body(std::false_type(), uint16_t());
 }
 
+// count += change, where counts that a caller gave may be of anything: they wrap around.
+inline void add_to(int32_t& count, int32_t change) {
+  count = static_cast<int32_t>(static_cast<uint32_t>(count) + static_cast<uint32_t>(change));
+}
+
 // Sums of edges in bytes, which stay in the L1 cache, before they are added to counts.
 class ByteCounts {
  public:
@@ -307,7 +312,7 @@ class ByteCounts {
   }
   void flush() {
     for (int64_t j = 0; j < width_; ++j) {
-      counts_[j] += sign_ * static_cast<int32_t>(bytes_[j]);
+      add_to(counts_[j], sign_ * static_cast<int32_t>(bytes_[j]));
     }
     lists_ = 0;
   }
@@ -348,7 +353,7 @@ void deliver_bits(const DeliverParams& params, int64_t block, BitGroup& group) {
   }
   for_each_bits(params, block, width, group, [&](int64_t, const uint64_t* bits) {
     for (int64_t word = 0; word < long_words(width); ++word) {
-      for_each_bit(bits[word], [&](int i) { counts[64 * word + i] += params.sign; });
+      for_each_bit(bits[word], [&](int i) { add_to(counts[64 * word + i], params.sign); });
     }
   });
 }
@@ -369,7 +374,7 @@ void deliver_block(const DeliverParams& params, int64_t block, Group<Column>& gr
   for_each_list<kTwoLevel>(params, block, width, group, [&](int64_t, const Column* columns, int64_t length) {
     for (int64_t i = 0; i < length; ++i) {
       if (columns[i] < width) {
-        counts[columns[i]] += params.sign;
+        add_to(counts[columns[i]], params.sign);
       }
     }
   });
