@@ -122,6 +122,8 @@ class Ranks:
         self, op: str, work: Callable[[], Tensor], shape: Sequence[int], dtype: torch.dtype, device: torch.device
     ) -> Tensor:
         """What `work` gives on every rank, in one message: ``[ranks, *shape]``; where one cannot do it, all stop."""
+        if self.group is None:
+            return work().view(1, *shape)
         problem: Exception | None = None
         size = math.prod(shape) * dtype.itemsize
         # The first word says whether it failed. Words, so that numbers of every size begin where they may.

@@ -138,6 +138,7 @@ def of_systems() -> Iterator[bytes]:
             brain.add_area("B", n=10, k=2, beta=0.1)
             brain.project(stimuli={"s": ["A", "B"]})
             brain.project(stimuli={"s": ["A"]}, areas={"A": ["A", "B"], "B": ["A"]}, rounds=3)
+            brain.inputs("A", areas=["B"])
         split = assembly.SplitBrain(p=0.3, seed=1)
         split.add_stimulus("s", 3)
         split.add_area("A", n=12, k=3)
