@@ -165,15 +165,19 @@ TYPED_TEST(EvolveTypes, OfManyStepsAreBitwiseTheCpus) {
 TEST(Evolve, ChannelsStayInSharedMemoryWhereTheyFit) {
   EvolveParams params;
   params.batch = params.channels = 1;
-  params.depth = params.height = params.width = 32;
-  EXPECT_EQ(resident_plan<float>(params, 163 * 1024).slabs, 2);
-  EXPECT_EQ(resident_plan<float>(params, 128 * 1024).slabs, 0);
-  EXPECT_EQ(resident_plan<Half>(params, 99 * 1024).slabs, 2);
-  EXPECT_EQ(resident_plan<double>(params, 227 * 1024).slabs, 0);
-  params.depth = 31;
-  EXPECT_EQ(resident_plan<float>(params, 163 * 1024).slabs, 1);
-  params.height = 300;
+  params.depth = params.height = params.width = 16;
+  EXPECT_EQ(resident_plan<float>(params, 48 * 1024).slabs, 8);
+  EXPECT_EQ(resident_plan<float>(params, 24 * 1024).slabs, 2);
+  EXPECT_EQ(resident_plan<float>(params, 16 * 1024).slabs, 0);
+  EXPECT_EQ(resident_plan<double>(params, 48 * 1024).slabs, 2);
+  params.depth = 15;
+  EXPECT_EQ(resident_plan<float>(params, 48 * 1024).slabs, 5);
+  params.depth = 1;
+  params.height = 700;
   EXPECT_EQ(resident_plan<Half>(params, 10000 * 1024).slabs, 0);
+  // They would fit, but a block would take too long.
+  params.depth = params.height = params.width = 24;
+  EXPECT_EQ(resident_plan<float>(params, 227 * 1024).slabs, 0);
 }
 
 // Planes [begin, end) of every item of a field.
