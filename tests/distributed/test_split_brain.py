@@ -1,6 +1,7 @@
 """A brain divided among ranks is a whole brain, to the last bit: with 1, 2, 3 and 5 of them."""
 
 import copy
+import weakref
 
 import pytest
 import ranks
@@ -33,6 +34,17 @@ def test_an_area_may_have_any_name():
     assert all(torch.equal(*(brain.winners(name) for brain in brains)) for name in ("A", "A\0"))
     with pytest.raises(TypeError, match="SplitBrain: group must be a ProcessGroup or None, got int"):
         assembly.SplitBrain(group=3)
+
+
+def test_tensors_are_freed_with_the_last_reference():
+    """They do not wait for the garbage collector."""
+    brain = assembly.SplitBrain(0.1)
+    brain.add_stimulus("s", 9)
+    brain.add_area("A", 20, 3)
+    brain.project("s", "A", 2)
+    made = weakref.ref(brain)
+    del brain
+    assert made() is None
 
 
 @pytest.mark.parametrize(
