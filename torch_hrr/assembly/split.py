@@ -444,9 +444,7 @@ class SplitBrain(Described):
         for name in (source for source, into in plan.areas if into == target):
             fiber, rows = local.fibers[name, part], local.areas[name]
             firing = rows.winners[0, : int(rows.winner_count)]
-            # A winner that was set from outside may have no slot, and then has no learned synapse.
-            slots = rows.slot_of[0, firing].long()
-            _, columns, weights = fiber.edges(0, slots[slots >= 0])
+            _, columns, weights = fiber.edges(0, rows.slot_of[0, firing].long())
             excess = torch.zeros_like(slotted).index_add_(0, columns, reading.fixed_point(weights) - FIXED_ONE)
             terms.append((reading.base_counts(local, firing, fiber, 0, own.start), excess))
         # Fewer than 2^31 neurons fire into an area: 32 bits hold the sum.
@@ -574,6 +572,11 @@ class SplitBrain(Described):
         self._local.betas = {(_part(target), source): beta for (target, source), beta in network.betas.items()}
         names = {area.index: name for name, area in network.areas.items()}
         fibers = {fiber: pair for pair, fiber in network.fibers.items()}
+        for area in network.areas.values():
+            # Winners that were set from outside get slots as they fire: now, so that every rank has its own.
+            winners = area.winners[0, : int(area.winner_count)]
+            network.reserve_area(area, min(area.n, int(area.slots[0, 0]) + len(winners)))
+            slots_of_neurons(area, 0, winners)
         for state in network.states:
             if isinstance(state, AreaState):
                 self._take_area(names[state.index], state, configs[names[state.index]])
@@ -645,7 +648,7 @@ class _PartEngine(ExactEngine):
         parts = Parts(network, plan)
         layout, rates = parts.described(network.learns)
         for area in parts.areas:
-            # Winners that were set from outside may need slots.
+            # As much as the operator asks for.
             network.reserve_area(area, min(area.n, int(area.slots[0, 0]) + area.k))
         progress = torch.zeros(1, 1 + len(parts.fibers), dtype=torch.int64, device=network.device)
         found = self._project_part(parts, [network.numbers(), *parts.tensors(), progress], [1, 0, *layout], rates)
