@@ -29,8 +29,8 @@ from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
 _Result = TypeVar("_Result")
-# What a rank sends beyond its share of the winners, for where they are not spread evenly: as many again, but at most
-# these, and these at least.
+# What a rank sends beyond its share of the winners, for where they are not spread evenly: as many again, at most _MORE,
+# and _LEAST_MORE.
 _MORE, _LEAST_MORE = 512, 64
 # Sums are cut there, as rounds of a `Brain` do.
 _LARGEST_INPUT = 1 << 62
