@@ -154,8 +154,8 @@ def projection(ranks: int, weak: bool) -> tuple[float, float]:
         nonlocal neurons
         # A round that is left is that of winners which were found.
         for name, area in zip(parts.names, parts.areas, strict=True):
-            first = brain._engine._first(name)
-            neurons += 0 if layout[1] or name == "A" else area.n - first // width * width
+            first = brain._engine.first.get(name)
+            neurons += 0 if layout[1] or first is None else area.n - first // width * width
         return project(parts, state, layout, *rest)
 
     brain._engine._project_part = counted_draw  # type: ignore[method-assign]

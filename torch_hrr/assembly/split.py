@@ -29,8 +29,8 @@ from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
 _Result = TypeVar("_Result")
-# What a rank sends beyond its share of the winners, for where they are not spread evenly: as many again, but at most
-# these, and these at least.
+# What a rank sends beyond its share of the winners, for where they are not spread evenly: as many again, at most _MORE,
+# and _LEAST_MORE.
 _MORE, _LEAST_MORE = 512, 64
 # Sums are cut there, as rounds of a `Brain` do.
 _LARGEST_INPUT = 1 << 62
@@ -48,15 +48,15 @@ class SplitBrain(Described):
     them, and which neurons ever won, of whole areas.
 
     A rank sends 12 bytes a candidate: of r ranks in one message a round, for all areas, ``s + min(s, 512) + 64`` of an
-    area (s = k / r, at most k in all, an even number). Where the winners are spread so unevenly that these do not do,
-    8 bytes and as many candidates as a rank can still have among the winners follow. A round sends 8 bytes more, and a
-    call 24. By these ranks hear of failures, and compare the brain and the arguments of a call: what is wrong or other
-    on one of them is an error on all, before anything changes.
+    area (s = k / r, at most k in all, an even number). Where all of these win, 8 bytes and as many candidates as a rank
+    can still have among the winners follow. A round sends 8 bytes more, and a call 24. By these ranks hear of failures,
+    and compare the brain and the arguments of a call: what is wrong or other on one of them is an error on all, before
+    anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
-    graph on, and keeps those drawn last (on a GPU from the first neuron on, twice where they learn, and keeps none). It
-    takes 4 bytes for every neuron of an area and, for each neuron up to its own last one, 4
-    for the area and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`, divided.
+    graph on, and keeps those drawn last; a GPU draws them from the first neuron on, twice where they learn, and keeps
+    none. A rank takes 4 bytes for every neuron of an area and, for each neuron up to its own last one, 4 for the area
+    and for each fiber and stimulus into it; learned synapses take what they take in a `Brain`, divided.
 
     Of `Brain`, what is not here is not divided: batches, mode "sampled", graphs of the user's own, locks, fixed
     assemblies, refracted, normalised and inhibited areas, keyed ties. All methods are collective but `winners`,
@@ -114,7 +114,7 @@ class SplitBrain(Described):
         # What is declared, whose areas are whole; then also this rank's neurons of each, as `_part` names them.
         self._network = Network(density, number, "exact", place, None)
         self._local = Network(density, number, "exact", place, None)
-        self._engine = _PartEngine(self._local, self._first)
+        self._engine = _PartEngine(self._local)
         # Areas, and fibers and stimuli by their targets, in the order in which they came into use.
         self._order: list[tuple[str, ...]] = []
 
@@ -216,7 +216,8 @@ class SplitBrain(Described):
             TypeError, ValueError: As `Brain.project`; the brain is unchanged.
             ValueError: Another rank's arguments are wrong, or are not these, or synapses grow there and not here.
             RuntimeError: A rank is lost, or a rank could not do its part of a round, for lack of memory, say. Winners
-                and supports can still be read; all collective calls are errors from then on.
+                and supports, of the last round that this rank finished, can still be read; all collective calls are
+                errors from then on.
         """
         op, network = "project", self._network
 
@@ -323,11 +324,6 @@ class SplitBrain(Described):
         first, end = (round(n / width * rank / ranks) * width for rank in (self._ranks.rank, self._ranks.rank + 1))
         return range(first, end if self._ranks.rank + 1 < ranks else n)
 
-    def _first(self, name: str) -> int:
-        """The first of the neurons of an area that are here: all of a whole area are."""
-        area = name.removesuffix(_PART)
-        return 0 if area == name else self._range(self._network.areas[area].n).start
-
     def _trial(self) -> Network:
         """A network of the same names, without memory, to try declarations in."""
         network = Network(self.p, self.seed, "exact", torch.device("meta"), None)
@@ -371,6 +367,7 @@ class SplitBrain(Described):
     def _add_area(self, name: str, states: list[AreaState]) -> None:
         self._network.areas[name] = states[0]
         self._local.areas |= {name: states[0], _part(name): states[1]}
+        self._engine.first[_part(name)] = self._range(states[0].n).start
         self._order.append((name,))
 
     def _use(self, plan: Plan) -> None:
@@ -398,9 +395,9 @@ class SplitBrain(Described):
             area = self._local.areas[pair[1]]
             config = {"stimulus": stimulus, "id": fiber_id("stimulus", stimulus, target)}
             source = StimulusState(area, config, 1, self._network.device)
-            first = self._first(pair[1])
-            counts = source.counts[:, first:]
-            _ops._stimulus_counts_(counts, self._network.stimuli[stimulus], self.p, self.seed, source.id, first)
+            first = self._engine.first[pair[1]]
+            counts, size = source.counts[:, first:], self._network.stimuli[stimulus]
+            _ops._stimulus_counts_(counts, size, self.p, self.seed, source.id, first)
             self._local.sources[pair] = source
             self._order.append((stimulus, target))
         return self._local.sources[pair]
@@ -447,9 +444,7 @@ class SplitBrain(Described):
         for name in (source for source, into in plan.areas if into == target):
             fiber, rows = local.fibers[name, part], local.areas[name]
             firing = rows.winners[0, : int(rows.winner_count)]
-            # A winner that was set from outside may have no slot, and then has no learned synapse.
-            slots = rows.slot_of[0, firing].long()
-            _, columns, weights = fiber.edges(0, slots[slots >= 0])
+            _, columns, weights = fiber.edges(0, rows.slot_of[0, firing].long())
             excess = torch.zeros_like(slotted).index_add_(0, columns, reading.fixed_point(weights) - FIXED_ONE)
             terms.append((reading.base_counts(local, firing, fiber, 0, own.start), excess))
         # Fewer than 2^31 neurons fire into an area: 32 bits hold the sum.
@@ -577,6 +572,11 @@ class SplitBrain(Described):
         self._local.betas = {(_part(target), source): beta for (target, source), beta in network.betas.items()}
         names = {area.index: name for name, area in network.areas.items()}
         fibers = {fiber: pair for pair, fiber in network.fibers.items()}
+        for area in network.areas.values():
+            # Winners that were set from outside get slots as they fire: now, so that every rank has its own.
+            winners = area.winners[0, : int(area.winner_count)]
+            network.reserve_area(area, min(area.n, int(area.slots[0, 0]) + len(winners)))
+            slots_of_neurons(area, 0, winners)
         for state in network.states:
             if isinstance(state, AreaState):
                 self._take_area(names[state.index], state, configs[names[state.index]])
@@ -617,12 +617,16 @@ class SplitBrain(Described):
 
 
 class _PartEngine(ExactEngine):
-    """Rounds of areas of which some neurons are here, whose winners are given; and which they would choose."""
+    """Rounds of areas of which some neurons are here, whose winners are given; and which they would choose.
 
-    def __init__(self, network: Network, first: Callable[[str], int]) -> None:
-        """`first` gives the first neuron of an area that is here."""
+    Attributes:
+        first: The first neuron that is here, of areas that are not here as a whole.
+    """
+
+    def __init__(self, network: Network) -> None:
+        """Of this network."""
         super().__init__(network)
-        self._first = first
+        self.first: dict[str, int] = {}
 
     def _project(self, parts: Parts, state: list[Tensor], layout: list[int], rates: list[float]) -> None:
         if self._network.device.type == "cpu":
@@ -634,7 +638,7 @@ class _PartEngine(ExactEngine):
         self, parts: Parts, state: list[Tensor], layout: list[int], rates: list[float]
     ) -> list[list[Tensor]]:
         found = [[area.winners.new_empty(area.k) for area in parts.areas] for _ in range(2)]
-        first = [self._first(name) for name in parts.names]
+        first = [self.first.get(name, 0) for name in parts.names]
         _ops._project_part_(state, *found, layout, rates, first, self._network.seed)
         return found
 
@@ -644,7 +648,7 @@ class _PartEngine(ExactEngine):
         parts = Parts(network, plan)
         layout, rates = parts.described(network.learns)
         for area in parts.areas:
-            # Winners that were set from outside may need slots.
+            # As much as the operator asks for.
             network.reserve_area(area, min(area.n, int(area.slots[0, 0]) + area.k))
         progress = torch.zeros(1, 1 + len(parts.fibers), dtype=torch.int64, device=network.device)
         found = self._project_part(parts, [network.numbers(), *parts.tensors(), progress], [1, 0, *layout], rates)
