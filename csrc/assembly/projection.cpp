@@ -34,17 +34,17 @@ void check_within(const char* op, const char* name, const T* values, int64_t cou
                     *std::find_if(values, values + count, outside));
 }
 
-void check_neurons(const char* op, const char* name, const int64_t* neurons, int64_t count, int64_t n) {
+void check_neurons(const char* op, const char* name, const int64_t* neurons, int64_t count, int64_t first, int64_t n) {
   for (int64_t i = 0; i < count; ++i) {
-    TORCH_CHECK_INDEX(neurons[i] >= 0 && neurons[i] < n && (i == 0 || neurons[i - 1] < neurons[i]), op, ": ", name,
-                      " must ascend in 0..n - 1, got ", neurons[i], " of ", n);
+    TORCH_CHECK_INDEX(neurons[i] >= first && neurons[i] < n && (i == 0 || neurons[i - 1] < neurons[i]), op, ": ", name,
+                      " must ascend in ", first, "..n - 1, got ", neurons[i], " of ", n);
   }
 }
 
 void check_fiber(const char* op, const Fiber& fiber, const Area& source, const Area& target) {
   const int64_t delivered = *fiber.delivered_count, chunks = *fiber.chunks;
   TORCH_CHECK(delivered <= source.k, op, ": a fiber must have delivered at most k winners, got ", delivered);
-  check_neurons(op, "delivered winners", fiber.delivered, delivered, source.n);
+  check_neurons(op, "delivered winners", fiber.delivered, delivered, 0, source.n);
   check_within(op, "chunks", &chunks, 1, 0, fiber.chunk_capacity);
   check_within(op, "scale", fiber.scale, target.n, 0, kernels::kFixedOne);
   check_within(op, "sums", fiber.sums, target.n, 0, kernels::kLargestInput + kernels::kLargestTerm);
@@ -61,7 +61,7 @@ void check_brain(const char* op, const Brain& brain, int64_t rounds, int64_t mos
     TORCH_CHECK(area.capacity >= most, op, ": an area must have memory for ", most, " slots, got ", area.capacity);
     const int64_t count = *area.winner_count;
     TORCH_CHECK(count >= 0 && count <= area.k, op, ": an area must have 0 to k winners, got ", count);
-    check_neurons(op, "winners", area.winners, count, area.n);
+    check_neurons(op, "winners", area.winners, count, area.first, area.n);
     check_within(op, "neuron_of", area.neuron_of, area.slots[0], area.first, area.n - 1);
     check_within(op, "neurons that won", area.slots + 1, 1, 0, area.slots[0]);
     check_within(op, "bias", area.bias, area.n, 0, kernels::kLargestBias);
@@ -164,6 +164,7 @@ struct ProjectPart : Operator {
     for (const Fiber& fiber : state.first.fibers) {
       TORCH_CHECK(fiber.scale == nullptr, kName, ": a fiber must have no scales");
     }
+    check_apart(kName, {tensors, winners, inputs});
     return state;
   }
   static void run(const State& state, at::TensorList, at::TensorList winners, at::TensorList inputs, at::IntArrayRef,

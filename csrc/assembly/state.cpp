@@ -75,25 +75,10 @@ class StateReader {
   void finish() const {
     TORCH_CHECK(used_ == tensors_.size() && integers_ == layout_.size() && floats_ == rates_.size(), op_,
                 ": state must hold the tensors of its layout and no more");
-    check_apart();
+    check_apart(op_, {tensors_});
   }
 
  private:
-  // No two tensors share memory.
-  void check_apart() const {
-    std::vector<std::pair<const char*, const char*>> bytes;
-    for (const Tensor& tensor : tensors_) {
-      if (!tensor.is_meta() && tensor.numel() > 0) {
-        const auto* const first = static_cast<const char*>(tensor.const_data_ptr());
-        bytes.emplace_back(first, first + tensor.nbytes());
-      }
-    }
-    std::sort(bytes.begin(), bytes.end());
-    for (size_t i = 1; i < bytes.size(); ++i) {
-      TORCH_CHECK(bytes[i].first >= bytes[i - 1].second, op_, ": tensors of a state must not share memory");
-    }
-  }
-
   const char* op_;
   at::TensorList tensors_;
   at::IntArrayRef layout_;
@@ -205,6 +190,22 @@ Stimulus read_stimulus(StateReader& reader, const State& state) {
 }
 
 }  // namespace
+
+void check_apart(const char* op, std::initializer_list<at::TensorList> lists) {
+  std::vector<std::pair<const char*, const char*>> bytes;
+  for (const at::TensorList tensors : lists) {
+    for (const Tensor& tensor : tensors) {
+      if (!tensor.is_meta() && tensor.numel() > 0) {
+        const auto* const first = static_cast<const char*>(tensor.const_data_ptr());
+        bytes.emplace_back(first, first + tensor.nbytes());
+      }
+    }
+  }
+  std::sort(bytes.begin(), bytes.end());
+  for (size_t i = 1; i < bytes.size(); ++i) {
+    TORCH_CHECK(bytes[i].first >= bytes[i - 1].second, op, ": tensors of a state must not share memory");
+  }
+}
 
 kernels::RoundsLaunch State::launch(const std::vector<kernels::DeviceGapTables>& gaps) const {
   kernels::RoundsLaunch params;

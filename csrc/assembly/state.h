@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct State {
 // (that of the first) are checked; `op` is named in errors.
 State read_state(const char* op, at::TensorList tensors, at::IntArrayRef layout, c10::ArrayRef<double> rates,
                  int64_t seed);
+// No two of the tensors share memory.
+void check_apart(const char* op, std::initializer_list<at::TensorList> lists);
 
 #if defined(TORCH_HRR_WITH_CUDA)
 namespace cuda {

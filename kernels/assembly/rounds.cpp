@@ -248,7 +248,17 @@ void choose_winners(Brain& brain, ParallelFor parallel, const ChoiceBody& body) 
   std::vector<int64_t> needed(brain.fibers.size());
   Rounds state(brain, parallel, needed.data());
   state.add_slots_of_winners();
-  for (const AreaRound& target : state.choose()) {
+  const std::vector<AreaRound>& targets = state.choose();
+  for (const AreaRound& target : targets) {
+    const Area& area = brain.areas[static_cast<size_t>(target.area)];
+    const std::vector<int64_t>& winners = target.winners;
+    // Fewer, or one twice, where slots and neurons do not name each other.
+    if (!area.fixed && (static_cast<int64_t>(winners.size()) != area.k ||
+                        std::adjacent_find(winners.begin(), winners.end()) != winners.end())) {
+      throw std::out_of_range("neuron_of must name the neurons of slots");
+    }
+  }
+  for (const AreaRound& target : targets) {
     if (!brain.areas[static_cast<size_t>(target.area)].fixed) {
       body(target.area, target.winners, target.inputs);
     }

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from test_project_state import KEY, NEURON_OF, PROGRESS
+from test_project_state import COUNT, KEY, NEURON_OF, PROGRESS, SLOT_OF, SLOTS, WINNERS
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_hrr.assembly import Brain, SplitBrain
@@ -163,6 +163,44 @@ def test_slots_of_neurons_that_are_not_here(calls):
         neuron_of = call[0][NEURON_OF + part * 9]
         neuron_of[0, 0] = 3
         refused(call, IndexError, "neuron_of must be in")
+
+
+def test_winners_that_are_not_here(calls):
+    for call in calls.values():
+        part = max(range(2), key=lambda area: call[5][area])
+        call[0][WINNERS + part * 9][0, 0] = 3
+        call[0][COUNT + part * 9].fill_(1)
+        refused(call, IndexError, r"winners must ascend in 343\.\.n - 1, got 3 of 700")
+
+
+def test_slots_and_neurons_that_do_not_name_each_other(calls):
+    """Then one would win twice; and none would be there in place of another."""
+    call = calls[0]
+    part = max(range(2), key=lambda area: call[5][area])
+    slot_of, neuron_of = (call[0][place + part * 9] for place in (SLOT_OF, NEURON_OF))
+    call[0][COUNT + part * 9].zero_()
+    found = copy.deepcopy(call)
+    ops._project_part_(*found)
+    won = slot_of[0, found[1][part]]
+    twice = copy.deepcopy(call)
+    slotted = won[won >= 0]
+    twice[0][NEURON_OF + part * 9][0, slotted[1]] = neuron_of[0, slotted[0]]
+    # Nothing has a slot, but a winner says so.
+    lacks = copy.deepcopy(call)
+    lacks[0][SLOT_OF + part * 9].fill_(-1)
+    lacks[0][SLOT_OF + part * 9][0, found[1][part][0]] = 0
+    lacks[0][SLOTS + part * 9].zero_()
+    for wrong in (twice, lacks):
+        with pytest.raises(IndexError, match="_project_part_: neuron_of must name the neurons of slots"):
+            ops._project_part_(*wrong)
+
+
+def test_tensors_that_share_memory(calls):
+    for call in calls.values():
+        shared = call[0][WINNERS].view(-1)
+        for place in (1, 2):
+            refused([*call[:place], [shared, call[place][1]], *call[place + 1 :]], RuntimeError, "tensors of a state")
+        refused([*call[:2], call[1], *call[3:]], RuntimeError, "tensors of a state must not share memory")
 
 
 def test_rounds_that_are_left(calls):

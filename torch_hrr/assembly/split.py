@@ -409,8 +409,9 @@ class SplitBrain(Described):
         stimuli, areas = ([(source, _part(target)) for source, target in pairs] for pairs in (plan.stimuli, plan.areas))
         return Plan(None, stimuli, areas, frozenset(map(_part, fixed)))
 
-    def _grow(self, plan: Plan, chosen: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+    def _grow(self, plan: Plan, choice: Callable[[], dict[str, tuple[Tensor, Tensor]]]) -> None:
         """What follows on this rank from the winners, its own and all of them, of each target."""
+        chosen = choice()
         for target, (own, _) in chosen.items():
             part = self._local.areas[_part(target)]
             part.winners[0, : len(own)] = own
@@ -468,8 +469,8 @@ class SplitBrain(Described):
 
     def _choose(
         self, plan: Plan, targets: Iterable[str], before: Callable[[], None]
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """This rank's winners of each area and all of them: int64, ascending. `before` is what is left to do first."""
+    ) -> Callable[[], dict[str, tuple[Tensor, Tensor]]]:
+        """What gives this rank's winners of each area and all of them. `before` is what is left to do first."""
         best: dict[str, tuple[Tensor, Tensor]] = {}
         sent = {target: self._sent(target) for target in targets}
 
@@ -480,8 +481,9 @@ class SplitBrain(Described):
 
         sizes = [_words(count) for count in sent.values()]
         told = self._ranks.exchanged("project", work, (sum(sizes),), torch.int64, self._device)
-        parts = zip(sent.items(), told.split(sizes, 1), strict=True)
-        return {target: self._merged(target, best[target], count, part) for (target, count), part in parts}
+        parts = [*zip(sent.items(), told.split(sizes, 1), strict=True)]
+        # With what is left to do for the next message, by which ranks hear of its failure, too.
+        return lambda: {target: self._merged(target, best[target], count, part) for (target, count), part in parts}
 
     def _sent(self, target: str) -> int:
         """How many candidates a rank sends first, an even number: its share of the winners, and what chance may add."""
@@ -491,7 +493,7 @@ class SplitBrain(Described):
         return count + count % 2
 
     def _merged(self, target: str, best: tuple[Tensor, Tensor], count: int, told: Tensor) -> tuple[Tensor, Tensor]:
-        """This rank's winners of an area and all of them, by `count` candidates of each rank."""
+        """This rank's winners of an area and all of them, by `count` candidates of each rank: int64, ascending."""
         k = self._network.areas[target].k
         neurons, inputs = _unpacked(told, count)
         winners = _ops.k_winners(inputs, k)[1]
