@@ -276,6 +276,21 @@ def test_a_file_that_is_damaged_or_forged_is_never_unpickled(example, path, monk
         model.load(path.parent / "missing", KEY, "cpu")
 
 
+def test_a_file_that_cannot_be_served_is_said_in_a_line(example, path, monkeypatch, capsys):
+    monkeypatch.setattr(uvicorn, "run", lambda *args, **options: pytest.fail("started"))
+    monkeypatch.setenv(example[0].KEY, KEY.hex())
+    (path.parent / "text").write_text("no model")
+    for name, said in (("missing", "No such file"), ("text", "")):
+        with pytest.raises(SystemExit, match="1"):
+            example[1].main([str(path.parent / name), "--device", "cpu"])
+        line = capsys.readouterr().err
+        assert f"{path.parent / name} cannot be served: " in line and said in line and line.count("\n") == 1
+    monkeypatch.delenv(example[0].KEY)
+    with pytest.raises(SystemExit, match="1"):
+        example[1].main([str(path), "--device", "cpu"])
+    assert "key" in capsys.readouterr().err
+
+
 def test_a_model_is_made_of_vectors_with_names_alone(example, tmp_path, capsys):
     hrr.ItemMemory(torch.randn(3, 8)).save(tmp_path / "memory")
     with pytest.raises(SystemExit):

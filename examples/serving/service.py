@@ -24,6 +24,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, model_validator
 
+import torch_hrr
 from torch_hrr import runtime
 
 BATCH, ITEMS, LENGTH = 64, 100_000, 2**16
@@ -125,7 +126,8 @@ class Measured:
 
 
 def create_app(path: str | Path, key: bytes | None = None, device: str = "auto") -> FastAPI:
-    """The application that serves a file; it is read when the application starts, and an error of it ends the start."""
+    """The application that serves a file, which is read at once: what it cannot be is an error here."""
+    served = CleanupModel.load(path, key, device)
     registry = prometheus_client.CollectorRegistry(auto_describe=True)
     prometheus_client.Gauge("torch_hrr_serving_items", "Items in memory.", registry=registry).set_function(
         lambda: len(app.state.model.names)
@@ -134,7 +136,7 @@ def create_app(path: str | Path, key: bytes | None = None, device: str = "auto")
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.model = CleanupModel.load(path, key, device)
+        app.state.model = served
         with runtime.ResourceMonitor(app.state.model.items.device, interval=1, most=60) as monitor:
             collector = runtime.prometheus_collector(monitor)
             registry.register(collector)
@@ -210,7 +212,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--at-once", type=int, default=64, help="connections beyond it are answered by 503")
     options = parser.parse_args(argv)
-    app = create_app(options.model, key_of_environment(), options.device)
+    key = key_of_environment()
+    try:
+        app = create_app(options.model, key, options.device)
+    except (OSError, RuntimeError, ValueError, torch_hrr.IntegrityError) as error:
+        parser.exit(1, f"{parser.prog}: {options.model} cannot be served: {error}\n")
     uvicorn.run(app, host=options.host, port=options.port, limit_concurrency=options.at_once)
 
 
