@@ -123,8 +123,6 @@ std::string on_cpu(const Planned& of, Storage storage, int64_t dim) {
 std::string on_cuda(const Planned& of, Storage storage, int64_t dim, int64_t shared_bytes) {
   const RowPlan plan = kernels::cuda_row_plan(of.family, storage, dim, shared_bytes);
   switch (plan.path) {
-    case RowPath::kDirect:
-      return "by the sum of D^2 products (kernels/hrr/direct_convolution.cuh)";
     case RowPath::kHalf:
       return c10::str("as ", dim / 2, " complex numbers (kernels/fft/fft.cuh)");
     case RowPath::kPadded:

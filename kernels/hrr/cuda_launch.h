@@ -33,7 +33,7 @@ inline void fill_twiddle_table(Storage storage, void* host_memory) {
   }
 }
 
-// Rows of kDirect, kHalf and kPadded.
+// Rows of kHalf and kPadded.
 void launch_bind(Storage storage, const BindParams& params, const void* twiddles, CudaStream stream);
 void launch_bind_backward(Storage storage, const BindBackwardParams& params, const void* twiddles, CudaStream stream);
 void launch_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* twiddles, CudaStream stream);

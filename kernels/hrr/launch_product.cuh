@@ -3,24 +3,15 @@
 
 #include "kernels/hrr/circular_convolution.cuh"
 #include "kernels/hrr/circular_convolution_backward.cuh"
-#include "kernels/hrr/direct_convolution.cuh"
 #include "kernels/hrr/launch_transform.cuh"
 
 namespace torch_hrr::kernels {
 
-// A direct sum where the rows are short, else kernel(integral_constant<log2 M>) with its twiddles.
-template <typename Lengths, typename T, typename Params, typename Direct, typename Kernel, typename LaunchKernel,
-          typename... Args>
-void launch_short_or_transform(const char* name, const Params& params, const TwiddlePoint<T>* twiddles,
-                               const Direct& direct, const Kernel& kernel, const LaunchKernel& launch_kernel,
-                               int threads, const Args&... args) {
+// kernel(integral_constant<log2 M>) with its twiddles.
+template <typename Lengths, typename T, typename Params, typename Kernel, typename LaunchKernel, typename... Args>
+void launch_length(const char* name, const Params& params, const TwiddlePoint<T>* twiddles, const Kernel& kernel,
+                   const LaunchKernel& launch_kernel, int threads, const Args&... args) {
   if (params.rows == 0 || params.dim == 0) {
-    return;
-  }
-  if (params.plan.path == RowPath::kDirect) {
-    threads = threads == 0 ? kDirectThreads : threads;
-    launch_kernel(name, direct, grid_for(params.rows, direct_rows_per_block(params.dim, threads)),
-                  dim3(static_cast<unsigned>(threads)), std::size_t{0}, params, args...);
     return;
   }
   with_device_fft(Lengths{}, name, params.plan, params.dim, [&](auto log2) {
@@ -33,8 +24,7 @@ template <bool kManyItems, typename Lengths = AllLengths, typename T, typename L
 void launch_product(const char* name, Storage storage, const BindSuperposeParams& params, Product product,
                     const TwiddlePoint<T>* twiddles, const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return product_kernel<T, decltype(log2)::value, kManyItems>; };
-  launch_short_or_transform<Lengths>(name, params, twiddles, direct_product_kernel<T>, kernel, launch_kernel, threads,
-                                     product, storage);
+  launch_length<Lengths>(name, params, twiddles, kernel, launch_kernel, threads, product, storage);
 }
 
 template <typename Lengths = AllLengths, typename T, typename LaunchKernel>
@@ -44,8 +34,7 @@ void launch_product_backward(const char* name, Storage storage, const BindBackwa
     return;
   }
   const auto kernel = [](auto log2) { return product_backward_kernel<T, decltype(log2)::value>; };
-  launch_short_or_transform<Lengths>(name, params, twiddles, direct_backward_kernel<T>, kernel, launch_kernel, threads,
-                                     storage);
+  launch_length<Lengths>(name, params, twiddles, kernel, launch_kernel, threads, storage);
 }
 
 // A single product as a record of one item.

@@ -25,9 +25,7 @@ constexpr int64_t kMaxPowerLaneDim = 128;
 // second-level cache.
 constexpr int64_t kMaxLaneElements = int64_t{1} << 14;
 
-// GPUs take direct sums up to this length.
-constexpr int64_t kMaxDirectDim = 16;
-// They transform powers of two in this range by kernels of their length, and pad up to kMaxPaddedDim.
+// GPUs transform powers of two in this range by kernels of their length, and pad up to kMaxPaddedDim.
 constexpr int64_t kMinPowerOfTwo = int64_t{2} << kMinDeviceFftLog2;
 constexpr int64_t kMaxPowerOfTwo = int64_t{2} << kMaxDeviceFftLog2;
 constexpr int64_t kMaxPaddedDim = kMaxPowerOfTwo / 2;
@@ -142,14 +140,11 @@ RowPlan cuda_row_plan(RowFamily family, Storage storage, int64_t dim, int64_t sh
                ? planned(RowPath::kDoubleChirp, int64_t{1} << device_chirp_log2(dim))
                : planned(RowPath::kLibrary, dim);
   }
-  if (dim <= kMaxDirectDim) {
-    return planned(RowPath::kDirect, dim);
-  }
   const int buffers = family == RowFamily::kProductSum ? kSumBuffers : kBuffers;
   if (dim > kMaxPaddedDim) {
     return planned(fits(buffers) ? RowPath::kMixed : RowPath::kLibrary, dim);
   }
-  int64_t padded = 1;
+  int64_t padded = kMinPowerOfTwo;
   while (padded < 2 * dim - 1) {
     padded *= 2;
   }

@@ -27,7 +27,6 @@ enum class RowFamily : int32_t {
 // How a row is transformed by itself.
 enum class RowPath : int32_t {
   kLibrary,      // by no kernel: by a library's FFT, or by operators that have kernels
-  kDirect,       // not at all: the O(D^2) sum, of short rows on a GPU, where it moves a fourth of what padding does
   kHalf,         // as D/2 complex numbers
   kPadded,       // the same after zeros for the linear convolution, which is folded at the end
   kMatrix,       // as a matrix with an odd number of rows

@@ -15,22 +15,42 @@ namespace torch_hrr::kernels::hrr_testing {
 template <typename S>
 using TestedLengths = std::conditional_t<std::is_same_v<S, double>, Lengths<8, 9>, AllLengths>;
 
+// launch(lengths) for products, of which the shortest are tested, too.
+template <typename S, typename Launch>
+void with_tested_lengths(const RowPlan& plan, const Launch& launch) {
+  if constexpr (std::is_same_v<S, double>) {
+    if (plan.length == 32) {
+      return launch(Lengths<4, 4>{});
+    }
+  }
+  launch(TestedLengths<S>{});
+}
+
 template <typename S>
 void run_binding(const BindParams& params, const Schedule& schedule, int threads) {
-  launch_product<false, TestedLengths<S>>("bind", kStorage<S>, sum_of_one(planned<S>(params)), params.product,
-                                          twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  const BindSuperposeParams record = sum_of_one(planned<S>(params));
+  with_tested_lengths<S>(record.plan, [&](auto lengths) {
+    launch_product<false, decltype(lengths)>("bind", kStorage<S>, record, params.product, twiddle_table<compute_t<S>>(),
+                                             HostLauncher{schedule}, threads);
+  });
 }
 
 template <typename S>
 void run_bind_superpose(const BindSuperposeParams& params, const Schedule& schedule, int threads) {
-  launch_product<true, TestedLengths<S>>("bind_superpose", kStorage<S>, planned<S>(params), Product::kConvolution,
-                                         twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  const BindSuperposeParams record = planned<S>(params);
+  with_tested_lengths<S>(record.plan, [&](auto lengths) {
+    launch_product<true, decltype(lengths)>("bind_superpose", kStorage<S>, record, Product::kConvolution,
+                                            twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  });
 }
 
 template <typename S>
 void run_backward(const BindBackwardParams& params, const Schedule& schedule, int threads) {
-  launch_product_backward<TestedLengths<S>>("bind_backward", kStorage<S>, planned<S>(params),
-                                            twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+  const BindBackwardParams gradients = planned<S>(params);
+  with_tested_lengths<S>(gradients.plan, [&](auto lengths) {
+    launch_product_backward<decltype(lengths)>("bind_backward", kStorage<S>, gradients, twiddle_table<compute_t<S>>(),
+                                               HostLauncher{schedule}, threads);
+  });
 }
 
 template <typename S>

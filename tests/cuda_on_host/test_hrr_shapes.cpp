@@ -13,46 +13,6 @@ constexpr unsigned kSpareBlocks[] = {0, 2};
 // The orders of threads are varied where kernels are compared with their formulas.
 constexpr Schedule kSchedule{Schedule::Order::kShuffled, 1};
 
-TEST(Shapes, DirectProductKernel) {
-  for (const int64_t dim : {1, 3, 16}) {
-    const int64_t rows = 21;
-    Records<float> records(rows, 2, dim, 1);
-    records.normalize = true;
-    const std::vector<float> expected = records.run();
-    for (const dim3 block : {dim3(32), dim3(16, 2, 3), dim3(4, 32), dim3(128)}) {
-      const unsigned blocks =
-          grid_for(rows, direct_rows_per_block(dim, static_cast<int>(block.x * block.y * block.z))).x;
-      for (const unsigned spare : kSpareBlocks) {
-        auto out = poisoned<float>(expected.size());
-        host_launch("direct_product_kernel", direct_product_kernel<float>, dim3(blocks + spare), block, 0, kSchedule,
-                    records.params(out), Product::kConvolution, Storage::kFloat);
-        EXPECT_EQ(out, expected) << dim << " block " << to_text(block);
-      }
-    }
-  }
-}
-
-TEST(Shapes, DirectBackwardKernel) {
-  for (const int64_t dim : {2, 7, 16}) {
-    const int64_t rows = 21;
-    Gradients<float> gradients(rows, dim, 2);
-    gradients.normalize = true;
-    gradients.run();
-    const std::vector<float> expected_a = gradients.grad_a;
-    const std::vector<float> expected_b = gradients.grad_b;
-    for (const dim3 block : {dim3(32), dim3(16, 2, 3), dim3(4, 32), dim3(128)}) {
-      const unsigned blocks =
-          grid_for(rows, direct_rows_per_block(dim, static_cast<int>(block.x * block.y * block.z))).x;
-      for (const unsigned spare : kSpareBlocks) {
-        host_launch("direct_backward_kernel", direct_backward_kernel<float>, dim3(blocks + spare), block, 0, kSchedule,
-                    gradients.params(), Storage::kFloat);
-        EXPECT_EQ(gradients.grad_a, expected_a) << dim << " block " << to_text(block);
-        EXPECT_EQ(gradients.grad_b, expected_b) << dim << " block " << to_text(block);
-      }
-    }
-  }
-}
-
 // Blocks of the transform of 2^kLog2 points that hold whole rows, up to the kernel's launch bounds.
 template <int kLog2>
 std::vector<dim3> row_blocks() {

@@ -116,7 +116,6 @@ void profile_hrr(std::vector<Profile>& all) {
   }
   profile_bind<double, OneLength>(all, " double", 16, 1024, true);
   profile_bind<BFloat16, AllLengths>(all, " bfloat16", 16, 1024, true);
-  profile_bind_backward(all, 64, 16, true);
   for (const bool normalize : {false, true}) {
     profile_bind(all, 16, 512, normalize);
     profile_bind(all, 64, 1024, normalize);
