@@ -127,7 +127,6 @@ class Measured:
 
 def create_app(path: str | Path, key: bytes | None = None, device: str = "auto") -> FastAPI:
     """The application that serves a file, which is read at once: what it cannot be is an error here."""
-    served = CleanupModel.load(path, key, device)
     registry = prometheus_client.CollectorRegistry(auto_describe=True)
     prometheus_client.Gauge("torch_hrr_serving_items", "Items in memory.", registry=registry).set_function(
         lambda: len(app.state.model.names)
@@ -136,7 +135,6 @@ def create_app(path: str | Path, key: bytes | None = None, device: str = "auto")
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.model = served
         with runtime.ResourceMonitor(app.state.model.items.device, interval=1, most=60) as monitor:
             collector = runtime.prometheus_collector(monitor)
             registry.register(collector)
@@ -144,6 +142,7 @@ def create_app(path: str | Path, key: bytes | None = None, device: str = "auto")
             registry.unregister(collector)
 
     app = FastAPI(title="torch_hrr cleanup", lifespan=lifespan)
+    app.state.model = CleanupModel.load(path, key, device)
     app.add_middleware(Measured, registry=registry)
 
     @app.exception_handler(RequestValidationError)

@@ -11,7 +11,7 @@ from torch_hrr.assembly import Brain, SplitBrain
 
 ops = torch.ops.torch_hrr
 # Where a number stands in the layout: brains, rounds, then an area's.
-BRAINS, ROUNDS, FIXED, BIAS, TIES = 0, 1, 7, 8, 10
+BRAINS, ROUNDS, BIAS, TIES = 0, 1, 8, 10
 
 
 class Recorded(TorchDispatchMode):

@@ -52,9 +52,11 @@ def summed_inputs(
     shift = _SCALED_BITS if any(scale.numel() for *_, scale in fibers) else 0
     total = torch.zeros(area.n, dtype=torch.int64, device=area.winners.device)
     for stimulus in stimuli:
-        counts = network.stimulus_counts(stimulus, target)[brain].long() * FIXED_ONE
+        sums = network.stimulus_counts(stimulus, target)[brain].long() * FIXED_ONE
+        neurons, weights = _grown(network, stimulus, target, brain)
         # float32 may round a count down.
-        total += torch.maximum(fixed_point(stimulus_weights(network, stimulus, target, brain)), counts) << shift
+        sums[neurons] = torch.maximum(fixed_point(weights), sums[neurons])
+        total += sums << shift
     for source, fiber, scale in fibers:
         firing = source.winners[brain, : int(source.winner_count[brain])]
         sums = torch.zeros_like(total)
@@ -101,11 +103,19 @@ def _scaled(sums: Tensor, scale: Tensor) -> Tensor:
 def stimulus_weights(network: Network, stimulus: str, area: str, brain: int) -> Tensor:
     """The sum of the weights of a stimulus's synapses with each neuron of an area: float32 [n]."""
     weights = network.stimulus_counts(stimulus, area)[brain].float()
-    if (stimulus, area) in network.sources:
-        state, grown = network.areas[area], network.sources[stimulus, area].weight[brain]
-        slots = grown[: int(state.slots[brain, 0])].nonzero().squeeze(1)
-        weights[state.neuron_of[brain, slots].long()] = grown[slots]
+    neurons, grown = _grown(network, stimulus, area, brain)
+    weights[neurons] = grown
     return weights
+
+
+def _grown(network: Network, stimulus: str, area: str, brain: int) -> tuple[Tensor, Tensor]:
+    """The neurons of an area whose synapses with a stimulus have grown, int64, and the sums of their weights."""
+    state = network.areas[area]
+    if (stimulus, area) not in network.sources:
+        return state.neuron_of[brain, :0].long(), torch.zeros(0, dtype=torch.float32, device=network.device)
+    weights = network.sources[stimulus, area].weight[brain, : int(state.slots[brain, 0])]
+    slots = weights.nonzero().squeeze(1)
+    return state.neuron_of[brain, slots].long(), weights[slots]
 
 
 def synapses(network: Network, source: str, target: str, rows: Tensor, columns: Tensor, brain: int) -> Tensor:
