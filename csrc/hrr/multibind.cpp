@@ -1,7 +1,6 @@
 // multibind: the product of all items of a row, of any number.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/cat.h>
 
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/execute.h"
@@ -21,26 +20,21 @@ int64_t items_of(const Tensor& vectors) {
   return vectors.sym_size(-2).guard_int(__FILE__, __LINE__);
 }
 
-// [..., K, D]: for each k the product of the vectors before it and after it.
+// [..., K, D] with K >= 2: for each k the product of all other vectors. What the others of a pair share is found from
+// the products of pairs, by 2 log2(K) calls of bind.
 Tensor products_of_others(const Tensor& vectors) {
-  // Selected one by one: of the results of at::unbind a backward does not say that they were changed in place.
-  std::vector<Tensor> items;
-  for (int64_t k = 0; k < items_of(vectors); ++k) {
-    items.push_back(vectors.select(-2, k));
+  const int64_t items = items_of(vectors);
+  if (items == 2) {
+    return vectors.flip({-2});
   }
-  const size_t count = items.size();
-  std::vector<Tensor> others(count);
-  Tensor before;
-  for (size_t k = 1; k < count; ++k) {
-    before = before.defined() ? torch_hrr::bind(before, items[k - 1]) : items[0];
-    others[k] = before;
-  }
-  Tensor after;
-  for (size_t k = count - 1; k-- > 0;) {
-    after = after.defined() ? torch_hrr::bind(after, items[k + 1]) : items[count - 1];
-    others[k] = others[k].defined() ? torch_hrr::bind(others[k], after) : after;
-  }
-  return at::stack(others, -2);
+  const int64_t pairs = items / 2;
+  const Tensor left = vectors.narrow(-2, 0, pairs);
+  const Tensor right = vectors.narrow(-2, pairs, pairs);
+  const Tensor unpaired = vectors.narrow(-2, 2 * pairs, items - 2 * pairs);
+  const Tensor others = products_of_others(at::cat({torch_hrr::bind(left, right), unpaired}, -2));
+  const Tensor of_pairs = others.narrow(-2, 0, pairs);
+  return at::cat({torch_hrr::bind(of_pairs, right), torch_hrr::bind(of_pairs, left),
+                  others.narrow(-2, pairs, items - 2 * pairs)}, -2);
 }
 
 // [..., D] and [..., K, D] give [..., K, D].

@@ -185,7 +185,7 @@ CASES = (
             items("empty", 0, 3, 4),
             items("library", 2, LIBRARY_DIM),
         ),
-        # The gradient calls as many operators as there are vectors: their number is fixed, or one graph could not do.
+        # Derivatives call operators by the number of vectors: it is fixed, or one graph could not do.
         sized=lambda batch, _, dim: Sample(
             f"{batch}x4x{dim}", {"vectors": (batch, 4, dim)}, adjust={"vectors": unit_rows}
         ),

@@ -10,6 +10,7 @@ from cases import hrr_algebra_oracle as oracle
 from cases.hrr_algebra_samples import away_from_zero, with_empty_bins
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_hrr import hrr
 
@@ -148,6 +149,26 @@ def test_multibind_of_many_random_vectors_keeps_its_digits(dim):
     (found,) = torch.autograd.grad(result, leaf, upstream.float())
     for ours, exact in ((result.detach(), expected.detach()), (found, gradient)):
         assert float(((ours - exact).norm(dim=-1) / exact.norm(dim=-1)).max()) < 5e-5
+
+
+def test_the_tangent_of_many_factors_takes_few_operators():
+    """Some log2(1000) times ten: one for each factor held a view of each, and their number in gigabytes."""
+
+    class Counted(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    vectors, moved = hrr.unitary(draw((1000, 24), seed=1)), draw((1000, 24), seed=2)
+    with Counted() as counted:
+        product, tangent = torch.func.jvp(hrr.multibind, (vectors,), (moved,))
+    assert counted.calls < 250
+    bins = torch.fft.rfft(vectors)
+    expected = torch.fft.irfft(bins.prod(0) * (torch.fft.rfft(moved) / bins).sum(0), n=24)
+    assert close(tangent, expected, 32)
+    assert torch.equal(product, hrr.multibind(vectors))
 
 
 def test_multibind_compiles_to_one_graph_for_any_number_of_items():
