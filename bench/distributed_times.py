@@ -42,9 +42,15 @@ def works(rank: int) -> Iterator[tuple[str, int, Work, Work]]:
     a, b = (DTensor.from_local(each.tensor_split(2)[rank].clone(), mesh, [Shard(0)]) for each in whole)
     yield f"bind of {ROWS} x {ROWS}", 9, lambda: hrr.bind(a, b), lambda: hrr.bind(*whole)
     cells = torch.randn(SIZES)
+    name = f"{STEPS} steps of a field {' x '.join(map(str, SIZES))}"
+    channels = DTensor.from_local(cells.tensor_split(2, -1)[rank].clone(), mesh, [Shard(3)])
+
+    def whole_field() -> torch.Tensor:
+        return field.evolve(cells, 0.02, 0.1, steps=STEPS)
+
+    yield f"{name}, half the channels each", 9, lambda: field.evolve(channels, 0.02, 0.1, steps=STEPS), whole_field
     split = field.SplitField(cells.tensor_split(2)[rank].clone(), halo=HALO)
-    name = f"{STEPS} steps of a field {' x '.join(map(str, SIZES))}, halo {HALO}"
-    yield name, 9, lambda: split.evolve(0.02, 0.1, STEPS), lambda: field.evolve(cells, 0.02, 0.1, steps=STEPS)
+    yield f"{name}, half the planes each, halo {HALO}", 9, lambda: split.evolve(0.02, 0.1, STEPS), whole_field
     for p in DENSITIES:
 
         def rounds(kind: Any, p: float = p) -> None:

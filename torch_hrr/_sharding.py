@@ -44,6 +44,8 @@ _LINEAR: dict[str, tuple[str, ...]] = {
 """The operands in each of which an operator is linear, the others held: a sum over ranks passes through it."""
 _ADDS_TERMS = ("superpose", "bind_superpose")
 """Operators that add up the first of an operand's dimensions that are no batch."""
+_CHANNELS = {"field_evolve": 3}
+"""Operators that treat every channel by itself, and where their channels are among the dimensions that are no batch."""
 
 _ROW_RULES = ("hebb", "oja", "bcm")
 """Rules by which a unit learns from its inputs and its output, whatever other units do."""
@@ -87,7 +89,7 @@ def _scan_choices(name: str, values: dict[str, Any], arguments: Sequence[str]) -
 def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tuple[list[Any], list[Any]]]]:
     """A strategy for an operator whose tensor arguments end in `trailing[i]` dimensions that are no batch.
 
-    Every leading dimension may be divided; the other dimensions are whole on every rank, but for terms of a sum.
+    Every leading dimension may be divided, and channels; the others are whole on every rank, but for terms of a sum.
     """
     from torch.distributed.tensor import Partial, Replicate, Shard
 
@@ -130,7 +132,8 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
         if any(own in (_BATCHED_TOGETHER, _NO_BATCH_AT_ALL) for _, own in given.values()):
             return choices
         batch = max((len(shape) - own for shape, own in given.values() if own >= 0), default=0)
-        choices += [([Shard(dimension)] * results, divided(dimension - batch)) for dimension in range(batch)]
+        apart = [*range(batch), *([batch + _CHANNELS[name]] if name in _CHANNELS else [])]
+        choices += [([Shard(dimension)] * results, divided(dimension - batch)) for dimension in apart]
         if name in _LINEAR and _is_linear(values):
             names = {schema.arguments[i].name: i for i in given}
             for linear in (names[operand] for operand in _LINEAR[name] if operand in names):

@@ -164,8 +164,17 @@ def check_public(rank, mesh):
     for result, _ in (found, exact):
         result.sum().backward()
     torch.testing.assert_close(found[1].grad.full_tensor(), exact[1].grad)
+    # Every channel diffuses by itself, so that none of it is sent, and its gradients are as divided.
+    fields, key = torch.randn(2, 3, 3, 3, 5), field.random_key(3)
+    channels, cells = (x.requires_grad_() for x in (distribute_tensor(fields, mesh, [Shard(4)]), fields.clone()))
+    with CommDebugMode() as sent:
+        evolved = field.evolve(channels, 0.1, 0.1, steps=3)
+        evolved.backward(evolved.detach())
+    whole_field = field.evolve(cells, 0.1, 0.1, steps=3)
+    whole_field.backward(whole_field.detach())
+    assert evolved.placements == channels.grad.placements == (Shard(4),) and not sent.get_total_counts()
+    assert same(evolved.detach(), whole_field.detach()) and same(channels.grad, cells.grad)
     # Noise is numbered over the whole batch.
-    fields, key = torch.randn(2, 3, 3, 3, 4), field.random_key(3)
     noisy = field.evolve(
         distribute_tensor(fields, mesh, [Shard(0)]),
         0.1,
