@@ -25,7 +25,7 @@ target_include_directories(hrr_cuda_kernels SYSTEM PRIVATE "${TORCH_HEADERONLY_I
 target_compile_options(hrr_cuda_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xfatbin=-compress-all
                                                 -Xcompiler=-fvisibility=hidden>)
 
-file(GLOB TORCH_HRR_CUDA_BINDINGS CONFIGURE_DEPENDS csrc/*/cuda/*.cpp)
+file(GLOB TORCH_HRR_CUDA_BINDINGS CONFIGURE_DEPENDS csrc/cuda/*.cpp csrc/*/cuda/*.cpp)
 target_sources(torch_hrr PRIVATE ${TORCH_HRR_CUDA_BINDINGS} $<TARGET_OBJECTS:hrr_cuda_kernels>)
 target_include_directories(torch_hrr SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(torch_hrr PRIVATE "${TORCH_HRR_TORCH_ROOT}/lib/libc10_cuda.so" CUDA::cudart)

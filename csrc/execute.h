@@ -1,7 +1,11 @@
 // Runs a family's prepared parameters: on the GPU that holds their tensors, or over rows on torch's threads.
 #pragma once
 
+#include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
+
 #include "csrc/rows.h"
+#include "kernels/cuda/call.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr {
@@ -13,17 +17,36 @@ void execute_rows_on_cpu(const Params& params, int64_t rows, const kernels::RowK
                  [&](int64_t begin, int64_t end, void* scratch) { kernel.run(params, begin, end, scratch); });
 }
 
-// All rows of params on the device that holds `out`: launch(params, out) on a GPU, else `kernel`. `launch` is a
-// generic lambda: without CUDA there is nothing that its body could be linked with, so it must not be instantiated.
-template <typename Params, typename Launch>
-void execute_rows(const Params& params, [[maybe_unused]] const at::Tensor& out,
-                  const kernels::RowKernel<Params>& kernel, [[maybe_unused]] const Launch& launch) {
+#if defined(TORCH_HRR_WITH_CUDA)
+namespace cuda {
+kernels::CudaStream current_stream(c10::Device device);
+}  // namespace cuda
+
+// Queues params on the current stream of the device that holds `out`, which tells the storage; no synchronisation.
+template <typename... Params>
+void execute_on_cuda(const at::Tensor& out, const Params&... params) {
+  const c10::DeviceGuard guard(out.device());
+  kernels::CudaCall call{.storage = storage_of(out), .stream = cuda::current_stream(out.device())};
+  at::Tensor workspace;
+  if (const int64_t bytes = workspace_bytes(call.storage, params...); bytes > 0) {
+    // The allocator keeps it until the stream has passed what is queued.
+    workspace = at::empty({bytes}, out.options().dtype(at::kByte));
+    call.workspace = workspace.mutable_data_ptr();
+  }
+  queue(call, params...);
+}
+#endif
+
+// All rows of params on the device that holds `out`, which tells the storage.
+template <typename Params>
+void execute_rows(const Params& params, int64_t rows, [[maybe_unused]] const at::Tensor& out,
+                  const kernels::RowKernel<Params>& kernel) {
 #if defined(TORCH_HRR_WITH_CUDA)
   if (out.is_cuda()) {
-    return launch(params, out);
+    return execute_on_cuda(out, params);
   }
 #endif
-  execute_rows_on_cpu(params, params.rows, kernel);
+  execute_rows_on_cpu(params, rows, kernel);
 }
 
 }  // namespace torch_hrr

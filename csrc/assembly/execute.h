@@ -29,9 +29,6 @@ inline kernels::Element element_of(at::ScalarType type) {
 
 // The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
 namespace cuda {
-// Winners by ascending index.
-void execute(const kernels::WinnersParams& params, const at::Tensor& inputs);
-void execute(const kernels::SoftCapParams& params, const at::Tensor& out);
 // Winners [..., k] by ascending index, sorted in place by descending value; equal ones keep their order.
 void sort_winners(const at::Tensor& values, const at::Tensor& indices);
 }  // namespace cuda
@@ -39,8 +36,7 @@ void sort_winners(const at::Tensor& values, const at::Tensor& indices);
 // `out` tells the device; neither rows nor k nor n may be 0. On a GPU `sorted` is not looked at.
 template <typename Params>
 void execute(const Params& params, const at::Tensor& out) {
-  execute_rows(params, out, kernels::kernel_table<kernels::RowKernel<Params>>(),
-               [](const auto& prepared, const at::Tensor& where) { cuda::execute(prepared, where); });
+  execute_rows(params, params.rows, out, kernels::kernel_table<kernels::RowKernel<Params>>());
 }
 
 }  // namespace torch_hrr::assembly

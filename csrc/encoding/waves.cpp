@@ -63,7 +63,7 @@ template <typename Params>
 void execute_ladder(const Params& params, int64_t rows, const TurnTable& turns, const Tensor& out) {
 #if defined(TORCH_HRR_WITH_CUDA)
   if (out.is_cuda()) {
-    return cuda::execute(params, turns, out);
+    return execute_on_cuda(out, params, turns.arrays());
   }
 #endif
   execute_on_cpu(params, rows, turns, storage_of(out));
@@ -82,7 +82,7 @@ void execute_held_on_gpu(const Params& params, const Tensor& frequencies, const 
     held.phases = offsets.const_data_ptr();
     held.phase_storage = storage_of(offsets);
   }
-  cuda::execute(params, held, out);
+  execute_on_cuda(out, params, held);
 }
 #endif
 

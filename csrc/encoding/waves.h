@@ -87,14 +87,4 @@ void execute(const kernels::RotationParams& params, const at::Tensor& frequencie
 void execute(const kernels::AngleGradientParams& params, const at::Tensor& frequencies, const at::Tensor& phases,
              const at::Tensor& out);
 
-// The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
-namespace cuda {
-void execute(const kernels::SinusoidParams& params, const TurnTable& turns, const at::Tensor& out);
-void execute(const kernels::SinusoidParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
-void execute(const kernels::TableParams& params, const TurnTable& turns, const at::Tensor& out);
-void execute(const kernels::RotationParams& params, const TurnTable& turns, const at::Tensor& out);
-void execute(const kernels::RotationParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
-void execute(const kernels::AngleGradientParams& params, const kernels::HeldFrequencies& held, const at::Tensor& out);
-}  // namespace cuda
-
 }  // namespace torch_hrr::encoding

@@ -151,13 +151,8 @@ struct FieldControl : Operator {
     params.sensory = sensory.const_data_ptr();
     params.reward = reward.const_data_ptr();
     params.ended = ended.const_data_ptr();
-#if defined(TORCH_HRR_WITH_CUDA)
-    if (field.is_cuda()) {
-      return cuda::execute(params, field);
-    }
-#endif
-    execute_rows_on_cpu(params, params.rows,
-                        kernels::kernel_table<kernels::RowKernel<ControlParams>>(storage_of(field)));
+    execute_rows(params, params.rows, field,
+                 kernels::kernel_table<kernels::RowKernel<ControlParams>>(storage_of(field)));
   }
 };
 

@@ -200,7 +200,7 @@ void evolve(const Tensor& out, const Tensor& field, const Number& decay, const N
     };
     hold(decay, held.decay, held.decay_storage);
     hold(diffusion, held.diffusion, held.diffusion_storage);
-    return cuda::execute(params, held, steps, out);
+    return execute_on_cuda(out, params, held, steps);
   }
 #endif
   evolve_on_cpu(params, numbers, steps, out);

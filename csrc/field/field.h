@@ -29,16 +29,4 @@ inline kernels::FieldShape shape_of(const at::Tensor& field, int64_t inner = 0) 
   return {product_of(field.sizes().slice(0, leading)), field.size(-4), field.size(-3), field.size(-2), field.size(-1)};
 }
 
-// In builds that have CUDA: queued on the current stream, no synchronisation. The parameters' pointers are those of the
-// tensors; out is not empty.
-namespace cuda {
-
-// At least one step into `out`.
-void execute(const kernels::EvolveParams& params, const kernels::EvolveNumbers& numbers, int64_t steps,
-             const at::Tensor& out);
-void execute(const kernels::GradientParams& params, const at::Tensor& out);
-void execute(const kernels::MomentsParams& params, const at::Tensor& field);
-void execute(const kernels::ControlParams& params, const at::Tensor& field);
-
-}  // namespace cuda
 }  // namespace torch_hrr::field

@@ -28,13 +28,7 @@ void execute(GradientKind kind, const Tensor& in, bool normalize, const Tensor& 
   params.out = out.mutable_data_ptr();
   params.kind = kind;
   params.normalize = normalize;
-#if defined(TORCH_HRR_WITH_CUDA)
-  if (out.is_cuda()) {
-    return cuda::execute(params, out);
-  }
-#endif
-  execute_rows_on_cpu(params, params.lines(),
-                      kernels::kernel_table<kernels::RowKernel<GradientParams>>(storage_of(out)));
+  execute_rows(params, params.lines(), out, kernels::kernel_table<kernels::RowKernel<GradientParams>>(storage_of(out)));
 }
 
 Tensor derivatives(const Tensor& field, bool normalize);

@@ -46,13 +46,7 @@ struct FieldMoments : Operator {
     params.small = small;
     params.field = own.const_data_ptr();
     params.out = out.mutable_data_ptr();
-#if defined(TORCH_HRR_WITH_CUDA)
-    if (out.is_cuda()) {
-      return cuda::execute(params, own);
-    }
-#endif
-    execute_rows_on_cpu(params, params.rows(),
-                        kernels::kernel_table<kernels::RowKernel<MomentsParams>>(storage_of(own)));
+    execute_rows(params, params.rows(), own, kernels::kernel_table<kernels::RowKernel<MomentsParams>>(storage_of(own)));
   }
 };
 

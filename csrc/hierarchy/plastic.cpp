@@ -165,11 +165,11 @@ struct PlasticScan : Operator {
         return own.type == at::kDouble ? tables.of_double : tables.of_float;
       };
       if (options.rule == LearningRule::kSoftHebb) {
-        execute(CompetingParams{params, options.temperature, options.losers, options.scaled, options.power},
-                params.learners, own_outputs, [&] { return rows_of(kernels::kernel_table<CompetingKernels>()); });
+        execute_rows(CompetingParams{params, options.temperature, options.losers, options.scaled, options.power},
+                     params.learners, own_outputs, rows_of(kernels::kernel_table<CompetingKernels>()));
       } else {
-        execute(params, kernels::plastic_rows(params), own_outputs,
-                [&] { return rows_of(kernels::kernel_table<PlasticKernels>()); });
+        execute_rows(params, kernels::plastic_rows(params), own_outputs,
+                     rows_of(kernels::kernel_table<PlasticKernels>()));
       }
     }
     const auto keep = [](const Tensor& result, const Tensor& computed) {
@@ -204,16 +204,6 @@ struct PlasticScan : Operator {
       TORCH_CHECK_VALUE(!bad.any().item<bool>(), kName, ": theta must be finite and above 0, got ",
                         theta->masked_select(bad)[0].item<double>());
     }
-  }
-
-  template <typename Params, typename Table>
-  static void execute(const Params& params, int64_t rows, [[maybe_unused]] const Tensor& outputs, const Table& table) {
-#if defined(TORCH_HRR_WITH_CUDA)
-    if (outputs.is_cuda()) {
-      return cuda::execute(params, outputs);
-    }
-#endif
-    execute_rows_on_cpu(params, rows, table());
   }
 };
 

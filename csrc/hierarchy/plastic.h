@@ -185,14 +185,4 @@ struct PlasticFormula {
   variable_list jvp(const Saved& inputs, const variable_list& tangents) const;
 };
 
-namespace cuda {
-// Queued on the current stream of the device that holds `outputs`.
-void execute(const kernels::PlasticParams& params, const at::Tensor& outputs);
-void execute(const kernels::CompetingParams& params, const at::Tensor& outputs);
-// Likewise for the gradient, `grad_weight`.
-void execute(const kernels::PlasticBackwardParams& params, const at::Tensor& grad_weight);
-// Likewise for the tangents, `tangent_weight`.
-void execute(const kernels::PlasticTangentParams& params, const at::Tensor& tangent_weight);
-}  // namespace cuda
-
 }  // namespace torch_hrr::hierarchy

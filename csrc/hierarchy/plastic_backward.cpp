@@ -142,14 +142,9 @@ struct PlasticScanBackward : Operator {
   }
 
   static void execute(const PlasticBackwardParams& params, int64_t blocks, const Tensor& of_weight) {
-#if defined(TORCH_HRR_WITH_CUDA)
-    if (of_weight.is_cuda()) {
-      return cuda::execute(params, of_weight);
-    }
-#endif
     const auto with = [&](const auto& tables) {
-      execute_rows_on_cpu(params, params.scan.learners * blocks,
-                          of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
+      execute_rows(params, params.scan.learners * blocks, of_weight,
+                   of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
     };
     params.scan.coupled() ? with(kernels::kernel_table<kernels::CoupledBackwardKernels>())
                           : with(kernels::kernel_table<kernels::PlasticBackwardKernels>());

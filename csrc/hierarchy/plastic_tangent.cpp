@@ -90,14 +90,9 @@ struct PlasticScanTangent : Operator {
   }
 
   static void execute(const PlasticTangentParams& params, const Tensor& of_weight) {
-#if defined(TORCH_HRR_WITH_CUDA)
-    if (of_weight.is_cuda()) {
-      return cuda::execute(params, of_weight);
-    }
-#endif
     const auto with = [&](const auto& tables) {
-      execute_rows_on_cpu(params, kernels::plastic_rows(params.scan),
-                          of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
+      execute_rows(params, kernels::plastic_rows(params.scan), of_weight,
+                   of_weight.scalar_type() == at::kDouble ? tables.of_double : tables.of_float);
     };
     params.scan.coupled() ? with(kernels::kernel_table<kernels::CoupledTangentKernels>())
                           : with(kernels::kernel_table<kernels::PlasticTangentKernels>());

@@ -20,6 +20,11 @@ namespace cuda {
 // The shared memory that a block may have.
 int64_t shared_bytes(c10::Device device);
 bool has_devices();
+// Gives a plan its tables, which must be held until its kernels are queued.
+struct Tables {
+  at::Tensor twiddles, table;
+};
+Tables bring_tables(kernels::RowPlan& plan, kernels::Storage storage, int64_t dim, c10::Device device);
 }  // namespace cuda
 #endif
 
@@ -47,28 +52,22 @@ inline double compute_epsilon(at::ScalarType dtype) {
                               : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
-// The CUDA side, in builds that have it: queued on the current stream, no synchronisation.
-namespace cuda {
-void execute(const kernels::BindParams& params, const at::Tensor& out);
-void execute(const kernels::BindBackwardParams& params, const at::Tensor& out);
-void execute(const kernels::BindSuperposeParams& params, const at::Tensor& out);
-void execute(const kernels::SuperpositionParams& params, const at::Tensor& out);
-void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins);
-void execute(const kernels::SpectralMapParams& params, const at::Tensor& out);
-void execute(const kernels::MultibindParams& params, const at::Tensor& out);
-void execute(const kernels::PackedSpectrumParams& params, const at::Tensor& out);
-void execute(const kernels::SpectrumBindParams& params, const at::Tensor& out);
-}  // namespace cuda
-
 // `out` tells dtype and device, row_type_of the plan; params.rows must not be 0, and the plan's path not kLibrary.
 template <typename Params>
 void execute(const Params& params, const at::Tensor& out) {
-  execute_rows(params, out, kernels::kernel_table<kernels::RowKernel<Params>>(storage_of(out)),
-               [](const auto& some, const at::Tensor& there) { cuda::execute(some, there); });
+#if defined(TORCH_HRR_WITH_CUDA)
+  if constexpr (requires { params.plan; }) {
+    if (out.is_cuda()) {
+      Params own = params;
+      const cuda::Tables held = cuda::bring_tables(own.plan, storage_of(out), own.dim, out.device());
+      return execute_on_cuda(out, own);
+    }
+  }
+#endif
+  execute_rows(params, params.rows, out, kernels::kernel_table<kernels::RowKernel<Params>>(storage_of(out)));
 }
 inline void execute(const kernels::LibraryBinsParams& params, const at::Tensor& bins) {
-  execute_rows(params, bins, kernels::kernel_table<kernels::RowKernel<kernels::LibraryBinsParams>>(),
-               [](const auto& some, const at::Tensor& there) { cuda::execute(some, there); });
+  execute_rows(params, params.rows, bins, kernels::kernel_table<kernels::RowKernel<kernels::LibraryBinsParams>>());
 }
 
 // Runs params with results in row_type and brings them into out.

@@ -56,8 +56,8 @@ struct QuantizeRows : Operator {
     params.dim = rows.size(-1);
     params.storage = storage_of(rows);
     if (params.rows > 0) {
-      execute_rows(params, codes, kernels::kernel_table<kernels::RowKernel<QuantizeParams>>(params.storage),
-                   [](const auto& some, const Tensor& there) { cuda::execute(some, there); });
+      execute_rows(params, params.rows, codes,
+                   kernels::kernel_table<kernels::RowKernel<QuantizeParams>>(params.storage));
     }
   }
 };

@@ -18,7 +18,6 @@ inline double least_norm(const at::Tensor& rows) {
 
 namespace torch_hrr::hrr::cuda {
 
-void execute(const kernels::QuantizeParams& params, const at::Tensor& codes);
 // The items that `search` describes and queries [count, D] in the compute type; `order`, its places, may be undefined.
 std::tuple<at::Tensor, at::Tensor> quantized_cleanup(const kernels::CleanupParams& search, const at::Tensor& queries,
                                                      const at::Tensor& order);

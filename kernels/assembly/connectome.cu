@@ -1,14 +1,14 @@
-// Launches of the connectome's kernels.
+// Queues the connectome's kernels.
 #include "kernels/assembly/connectome.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_deliver(const DeliverLaunch& params, CudaStream stream) {
-  launch_deliver_with(params, DeviceLauncher{stream});
+void queue(const CudaCall& call, const DeliverLaunch& params) {
+  launch_deliver_with(params, DeviceLauncher{call.stream});
 }
 
-void launch_stimulus_counts(const StimulusLaunch& params, CudaStream stream) {
-  launch_stimulus_counts_with(params, DeviceLauncher{stream});
+void queue(const CudaCall& call, const StimulusLaunch& params) {
+  launch_stimulus_counts_with(params, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

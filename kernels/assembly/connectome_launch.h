@@ -1,7 +1,4 @@
-// The CUDA entry points of the connectome. Plain C++: includes no CUDA header.
-//
-// All pointers are device pointers; work is queued on the stream and nothing is synchronised or allocated, so calls can
-// be captured in a graph. Where there is nothing to do nothing is launched. Failed launches throw std::runtime_error.
+// The connectome on a GPU: parameters.
 //
 // Batches are rows of neurons with counts of their own. All of them share one key or, where `keys` is given, each has
 // its own. A neuron outside 0 to 2^31 - 1 is skipped, so lists of several lengths are padded with -1.
@@ -10,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/assembly/connectome.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/call.h"
 
 namespace torch_hrr::kernels {
 
@@ -41,7 +38,7 @@ struct DeliverLaunch {
   const int32_t* signs = nullptr;  // [batches, row_count], or null: `sign`
   int32_t* counts = nullptr;       // [batches, n]
 };
-void launch_deliver(const DeliverLaunch& params, CudaStream stream);
+void queue(const CudaCall& call, const DeliverLaunch& params);
 
 // counts[b, j] = stimulus_count(table, key, j) for columns j < n; table.thresholds lies on the device.
 struct StimulusLaunch {
@@ -52,6 +49,6 @@ struct StimulusLaunch {
   int64_t n = 0;
   int32_t* counts = nullptr;
 };
-void launch_stimulus_counts(const StimulusLaunch& params, CudaStream stream);
+void queue(const CudaCall& call, const StimulusLaunch& params);
 
 }  // namespace torch_hrr::kernels

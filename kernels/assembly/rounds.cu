@@ -1,5 +1,4 @@
 // Rounds of brains on the current device.
-#include "kernels/assembly/cuda_launch.h"
 #include "kernels/assembly/launch_rounds.cuh"
 
 namespace torch_hrr::kernels {
@@ -15,26 +14,26 @@ struct RoundsDevice : DeviceLauncher {
     return takes;
   }
   static int64_t select_bytes(const WinnersParams& params) {
-    return winners_workspace_bytes(params);
+    return workspace_bytes(Storage::kFloat, params);
   }
   void select_top(const WinnersParams& params, void* workspace) const {
-    launch_winners(params, workspace, stream);
+    queue({.workspace = workspace, .stream = stream}, params);
   }
   void deliver(const DeliverLaunch& params) const {
-    launch_deliver(params, stream);
+    queue({.stream = stream}, params);
   }
 };
 
 }  // namespace
 
-int64_t rounds_workspace_bytes(const RoundsLaunch& params) {
+int64_t workspace_bytes(Storage, const RoundsLaunch& params) {
   const RoundsDevice device{{nullptr}};
   return RoundsLauncher(params, nullptr, device).bytes();
 }
 
-void launch_rounds(const RoundsLaunch& params, void* workspace, CudaStream stream) {
-  const RoundsDevice device{{stream}};
-  RoundsLauncher(params, workspace, device).run();
+void queue(const CudaCall& call, const RoundsLaunch& params) {
+  const RoundsDevice device{{call.stream}};
+  RoundsLauncher(params, call.workspace, device).run();
 }
 
 }  // namespace torch_hrr::kernels

@@ -1,14 +1,11 @@
-// The CUDA entry point of rounds of brains. Plain C++: includes no CUDA header.
-//
-// All pointers of the state are device pointers; work is queued on the stream and nothing is synchronised or allocated,
-// so a call can be captured in a graph. Failed launches throw std::runtime_error.
+// Rounds of brains on a GPU: parameters.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/assembly/brain.h"
 #include "kernels/assembly/connectome_launch.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/call.h"
 
 namespace torch_hrr::kernels {
 
@@ -30,8 +27,8 @@ struct RoundsLaunch {
   int64_t* progress = nullptr;  // [brains, 1 + fiber_count]: rounds left, and chunks that each fiber needs
 };
 
-// The workspace is aligned to 16 bytes; nothing in it needs to be kept.
-int64_t rounds_workspace_bytes(const RoundsLaunch& params);
-void launch_rounds(const RoundsLaunch& params, void* workspace, CudaStream stream);
+// Nothing in the workspace needs to be kept.
+int64_t workspace_bytes(Storage storage, const RoundsLaunch& params);
+void queue(const CudaCall& call, const RoundsLaunch& params);
 
 }  // namespace torch_hrr::kernels

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/rows.h"
-#include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
@@ -35,5 +35,6 @@ struct SoftCapParams {
   CapShape shape = CapShape::kSigmoid;
   CapResult result = CapResult::kSoft;
 };
+void queue(const CudaCall& call, const SoftCapParams& params);
 
 }  // namespace torch_hrr::kernels

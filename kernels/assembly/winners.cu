@@ -1,10 +1,9 @@
-// k_winners of all element types.
+// Queues k_winners of all element types.
 #include "kernels/assembly/launch_winners.cuh"
 
-#include "kernels/assembly/cuda_launch.h"
-
 namespace torch_hrr::kernels {
-int64_t winners_workspace_bytes(const WinnersParams& params) {
+
+int64_t workspace_bytes(Storage, const WinnersParams& params) {
   if (params.rows == 0 || params.k == 0) {
     return 0;
   }
@@ -13,20 +12,21 @@ int64_t winners_workspace_bytes(const WinnersParams& params) {
                       [&](auto zero) { return WinnersWorkspace<decltype(zero)>::bytes(params.rows, plan); });
 }
 
-void launch_winners(const WinnersParams& params, void* workspace, CudaStream stream) {
+void queue(const CudaCall& call, const WinnersParams& params) {
   if (params.rows == 0 || params.k == 0) {
     return;
   }
   const WinnersPlan plan = winners_plan(params.rows, params.n);
   with_element(params.element, [&](auto zero) {
-    launch_winners_rows<decltype(zero)>(params, plan, workspace, DeviceLauncher{stream}, kWinnersThreads, kMaxGridX,
-                                        device_limits("k_winners").shared_bytes);
+    launch_winners_rows<decltype(zero)>(params, plan, call.workspace, DeviceLauncher{call.stream}, kWinnersThreads,
+                                        kMaxGridX, device_limits("k_winners").shared_bytes);
   });
 }
 
-void launch_winner_keys(Element element, const void* values, int64_t count, int64_t* keys, CudaStream stream) {
-  with_element(element,
-               [&](auto zero) { launch_winner_keys_of<decltype(zero)>(values, count, keys, DeviceLauncher{stream}); });
+void queue(const CudaCall& call, const WinnerKeysParams& params) {
+  with_element(params.element, [&](auto zero) {
+    launch_winner_keys_of<decltype(zero)>(params.values, params.count, params.keys, DeviceLauncher{call.stream});
+  });
 }
 
 }  // namespace torch_hrr::kernels

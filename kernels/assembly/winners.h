@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/macros.h"
 #include "kernels/numeric.h"
 
@@ -26,6 +27,19 @@ struct WinnersParams {
   Element element = Element::kFloat;
   bool sorted = false;
 };
+// By ascending index whatever `sorted` says; values may be null.
+int64_t workspace_bytes(Storage storage, const WinnersParams& params);
+void queue(const CudaCall& call, const WinnersParams& params);
+
+// keys[i] orders as int64 what element values[i] orders, equal for equal elements: a stable descending sort of the keys
+// of a row's winners gives the order of WinnersParams::sorted.
+struct WinnerKeysParams {
+  const void* values = nullptr;
+  int64_t* keys = nullptr;
+  int64_t count = 0;
+  Element element = Element::kFloat;
+};
+void queue(const CudaCall& call, const WinnerKeysParams& params);
 
 KERNEL_ISA_BEGIN
 

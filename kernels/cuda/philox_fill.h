@@ -1,13 +1,11 @@
 // philox_fill on the GPU, with the same words as on the CPU.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
+#include "kernels/cuda/call.h"
 #include "kernels/philox.h"
 
 namespace torch_hrr::kernels {
 
-// Asynchronous on the stream; params.out is device memory. Throws std::runtime_error if the launch fails.
-void philox_fill_cuda(const PhiloxFillParams& params, cudaStream_t stream);
+void queue(const CudaCall& call, const PhiloxFillParams& params);
 
 }  // namespace torch_hrr::kernels

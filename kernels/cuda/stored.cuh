@@ -38,6 +38,16 @@ void with_storage(Storage storage, const Body& body) {
   }
 }
 
+// body(T{}) with the type that elements of this storage are computed in, on the host.
+template <typename Body>
+void with_compute_type(Storage storage, const Body& body) {
+  if (storage == Storage::kDouble) {
+    body(double{});
+  } else {
+    body(float{});
+  }
+}
+
 // body(S{}) with the storage type S, one of those that are computed in T.
 template <typename T, typename Body>
 KERNEL_DEVICE void with_stored_type(Storage storage, const Body& body) {

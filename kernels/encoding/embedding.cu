@@ -1,11 +1,10 @@
-// Launches sinusoids that are added to rows of a table.
-#include "kernels/encoding/cuda_launch.h"
+// Queues sinusoids that are added to rows of a table.
 #include "kernels/encoding/launch_sinusoid.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_sinusoids(Storage storage, const TableParams& params, const TurnArrays& turns, CudaStream stream) {
-  launch_sinusoids_with(storage, params, turns, DeviceLauncher{stream});
+void queue(const CudaCall& call, const TableParams& params, const TurnArrays& turns) {
+  launch_sinusoids_with(call.storage, params, turns, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

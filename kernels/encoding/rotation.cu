@@ -1,14 +1,13 @@
-// Launches rotations at analytic and at held frequencies.
-#include "kernels/encoding/cuda_launch.h"
+// Queues rotations at analytic and at held frequencies.
 #include "kernels/encoding/launch_rotation.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_sinusoids(Storage storage, const RotationParams& params, const TurnArrays& turns, CudaStream stream) {
-  launch_rotation_with(storage, params, turns, DeviceLauncher{stream});
+void queue(const CudaCall& call, const RotationParams& params, const TurnArrays& turns) {
+  launch_rotation_with(call.storage, params, turns, DeviceLauncher{call.stream});
 }
-void launch_sinusoids(Storage storage, const RotationParams& params, const HeldFrequencies& held, CudaStream stream) {
-  launch_rotation_with(storage, params, held, DeviceLauncher{stream});
+void queue(const CudaCall& call, const RotationParams& params, const HeldFrequencies& held) {
+  launch_rotation_with(call.storage, params, held, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

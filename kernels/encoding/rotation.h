@@ -40,6 +40,9 @@ struct RotationParams {
 };
 using RotationRowParams = WithTurns<RotationParams>;
 
+void queue(const CudaCall& call, const RotationParams& params, const TurnArrays& turns);
+void queue(const CudaCall& call, const RotationParams& params, const HeldFrequencies& held);
+
 KERNEL_ISA_BEGIN
 
 // The sine and cosine that a pair is turned by.

@@ -1,17 +1,16 @@
-// Launches sinusoids at analytic and at held frequencies.
-#include "kernels/encoding/cuda_launch.h"
+// Queues sinusoids at analytic and at held frequencies.
 #include "kernels/encoding/launch_sinusoid.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_sinusoids(Storage storage, const SinusoidParams& params, const TurnArrays& turns, CudaStream stream) {
-  launch_sinusoids_with(storage, params, turns, DeviceLauncher{stream});
+void queue(const CudaCall& call, const SinusoidParams& params, const TurnArrays& turns) {
+  launch_sinusoids_with(call.storage, params, turns, DeviceLauncher{call.stream});
 }
-void launch_sinusoids(Storage storage, const SinusoidParams& params, const HeldFrequencies& held, CudaStream stream) {
-  launch_sinusoids_with(storage, params, held, DeviceLauncher{stream});
+void queue(const CudaCall& call, const SinusoidParams& params, const HeldFrequencies& held) {
+  launch_sinusoids_with(call.storage, params, held, DeviceLauncher{call.stream});
 }
-void launch_angle_gradient(const AngleGradientParams& params, const HeldFrequencies& held, CudaStream stream) {
-  launch_angle_gradient_with(params, held, DeviceLauncher{stream});
+void queue(const CudaCall& call, const AngleGradientParams& params, const HeldFrequencies& held) {
+  launch_angle_gradient_with(params, held, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/encoding/turns.h"
-#include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
@@ -85,6 +85,12 @@ struct WithTurns : Params {
 using SinusoidRowParams = WithTurns<SinusoidParams>;
 using TableRowParams = WithTurns<TableParams>;
 using AngleGradientRowParams = WithTurns<AngleGradientParams>;
+
+// Arrays of turns are the host's and are read before the call returns.
+void queue(const CudaCall& call, const SinusoidParams& params, const TurnArrays& turns);
+void queue(const CudaCall& call, const SinusoidParams& params, const HeldFrequencies& held);
+void queue(const CudaCall& call, const TableParams& params, const TurnArrays& turns);
+void queue(const CudaCall& call, const AngleGradientParams& params, const HeldFrequencies& held);
 
 KERNEL_ISA_BEGIN
 

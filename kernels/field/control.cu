@@ -1,11 +1,14 @@
-// Launches learning control by fields.
-#include "kernels/field/cuda_launch.h"
+// Queues learning control by fields.
 #include "kernels/field/launch_control.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_control(Storage storage, const ControlParams& params, int64_t* workspace, CudaStream stream) {
-  launch_control_with(storage, params, workspace, DeviceLauncher{stream});
+int64_t workspace_bytes(Storage, const ControlParams& params) {
+  return params.rows * control_workspace(params) * static_cast<int64_t>(sizeof(int64_t));
+}
+
+void queue(const CudaCall& call, const ControlParams& params) {
+  launch_control_with(call.storage, params, static_cast<int64_t*>(call.workspace), DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

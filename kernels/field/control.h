@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/call.h"
 #include "kernels/math.h"
 #include "kernels/philox.h"
 
@@ -85,6 +86,8 @@ inline int64_t control_workspace(const ControlParams& p) {
   const int64_t copied = p.diffusion > 0 ? p.places_count() * p.channels : 0;
   return 2 * p.maps * (1 + 3 * kBumpEdge) + p.motors + copied;
 }
+int64_t workspace_bytes(Storage storage, const ControlParams& params);
+void queue(const CudaCall& call, const ControlParams& params);
 
 KERNEL_ISA_BEGIN
 

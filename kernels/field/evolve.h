@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/field/stencil.h"
 #include "kernels/lanes.h"
-#include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
@@ -75,6 +75,10 @@ struct EvolveNumbers {
   Storage diffusion_storage = Storage::kFloat;
   const uint64_t* key = nullptr;
 };
+
+// At least one step.
+int64_t workspace_bytes(Storage storage, const EvolveParams& params, const EvolveNumbers& numbers, int64_t steps);
+void queue(const CudaCall& call, const EvolveParams& params, const EvolveNumbers& numbers, int64_t steps);
 
 KERNEL_ISA_BEGIN
 

@@ -1,11 +1,10 @@
-// Launches gradients of fields.
-#include "kernels/field/cuda_launch.h"
+// Queues gradients of fields.
 #include "kernels/field/launch_gradient.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_gradient(Storage storage, const GradientParams& params, CudaStream stream) {
-  launch_gradient_with(storage, params, DeviceLauncher{stream});
+void queue(const CudaCall& call, const GradientParams& params) {
+  launch_gradient_with(call.storage, params, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

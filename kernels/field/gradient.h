@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/field/stencil.h"
 #include "kernels/lanes.h"
 
@@ -27,6 +28,8 @@ struct GradientParams : FieldShape {
     return normalize ? 1.0 / 32 : 1.0;
   }
 };
+
+void queue(const CudaCall& call, const GradientParams& params);
 
 KERNEL_ISA_BEGIN
 

@@ -1,11 +1,10 @@
-// Launches moments of fields.
-#include "kernels/field/cuda_launch.h"
+// Queues moments of fields.
 #include "kernels/field/launch_moments.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_moments(Storage storage, const MomentsParams& params, CudaStream stream) {
-  launch_moments_with(storage, params, DeviceLauncher{stream});
+void queue(const CudaCall& call, const MomentsParams& params) {
+  launch_moments_with(call.storage, params, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

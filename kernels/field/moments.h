@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/lanes.h"
 
 namespace torch_hrr::kernels {
@@ -37,6 +38,9 @@ struct MomentsParams {
     return left < kMomentPlaces ? static_cast<int>(left) : kMomentPlaces;
   }
 };
+
+// The storage of a call is the field's.
+void queue(const CudaCall& call, const MomentsParams& params);
 
 KERNEL_ISA_BEGIN
 

@@ -20,13 +20,15 @@ struct CompetingParams {
   double losers = 1;
   bool scaled = false;
   double power = 0;
-  void* workspace = nullptr;  // on a GPU, [learners, workspace_elements()]
+  void* workspace = nullptr;  // on a GPU, [learners, workspace_elements()]: the call's
 
   // Products and shares of a batch, and two numbers of each unit.
   KERNEL_HOST_DEVICE int64_t workspace_elements() const {
     return 2 * (scan.batch + 1) * scan.units;
   }
 };
+int64_t workspace_bytes(Storage storage, const CompetingParams& params);
+void queue(const CudaCall& call, const CompetingParams& params);
 
 // Added, as published, to how far a norm is from 1 before it is raised to a power, and to a step's largest element.
 constexpr double kLeastDistance = 1e-10;

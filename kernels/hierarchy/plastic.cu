@@ -1,19 +1,23 @@
-// Launches layers that learn.
-#include "kernels/hierarchy/cuda_launch.h"
+// Queues layers that learn.
+#include "kernels/cuda/stored.cuh"
 #include "kernels/hierarchy/launch_plastic.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_plastic(Storage storage, const PlasticParams& params, CudaStream stream) {
-  const DeviceLauncher launcher{stream};
-  storage == Storage::kDouble ? launch_plastic_with<double>(params, launcher)
-                              : launch_plastic_with<float>(params, launcher);
+void queue(const CudaCall& call, const PlasticParams& params) {
+  with_compute_type(call.storage,
+                    [&](auto zero) { launch_plastic_with<decltype(zero)>(params, DeviceLauncher{call.stream}); });
 }
 
-void launch_competing(Storage storage, const CompetingParams& params, CudaStream stream) {
-  const DeviceLauncher launcher{stream};
-  storage == Storage::kDouble ? launch_competing_with<double>(params, launcher)
-                              : launch_competing_with<float>(params, launcher);
+int64_t workspace_bytes(Storage storage, const CompetingParams& params) {
+  return params.scan.learners * params.workspace_elements() * storage_bytes(storage);
+}
+
+void queue(const CudaCall& call, const CompetingParams& params) {
+  CompetingParams own = params;
+  own.workspace = call.workspace;
+  with_compute_type(call.storage,
+                    [&](auto zero) { launch_competing_with<decltype(zero)>(own, DeviceLauncher{call.stream}); });
 }
 
 }  // namespace torch_hrr::kernels

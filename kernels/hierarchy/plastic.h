@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/lanes.h"
 #include "kernels/math.h"
 
@@ -54,6 +55,8 @@ struct PlasticParams {
     return is_coupled(rule);
   }
 };
+// On a GPU layers are of float or of double; there are learners, ticks and units.
+void queue(const CudaCall& call, const PlasticParams& params);
 
 KERNEL_ISA_BEGIN
 

@@ -1,18 +1,20 @@
-// Launches the gradient of layers that learn.
-#include "kernels/hierarchy/cuda_launch.h"
+// Queues the gradient of layers that learn.
+#include "kernels/cuda/stored.cuh"
 #include "kernels/hierarchy/launch_plastic_backward.cuh"
 
 namespace torch_hrr::kernels {
 
-int64_t plastic_backward_workspace(Storage storage, const PlasticBackwardParams& params) {
-  return storage == Storage::kDouble ? plastic_backward_workspace<double>(params)
-                                     : plastic_backward_workspace<float>(params);
+int64_t workspace_bytes(Storage storage, const PlasticBackwardParams& params) {
+  const int64_t elements = storage == Storage::kDouble ? plastic_backward_workspace<double>(params)
+                                                       : plastic_backward_workspace<float>(params);
+  return elements * storage_bytes(storage);
 }
 
-void launch_plastic_backward(Storage storage, const PlasticBackwardParams& params, CudaStream stream) {
-  const DeviceLauncher launcher{stream};
-  storage == Storage::kDouble ? launch_plastic_backward_with<double>(params, launcher)
-                              : launch_plastic_backward_with<float>(params, launcher);
+void queue(const CudaCall& call, const PlasticBackwardParams& params) {
+  PlasticBackwardParams own = params;
+  own.workspace = call.workspace;
+  with_compute_type(call.storage,
+                    [&](auto zero) { launch_plastic_backward_with<decltype(zero)>(own, DeviceLauncher{call.stream}); });
 }
 
 }  // namespace torch_hrr::kernels

@@ -29,9 +29,12 @@ struct PlasticBackwardParams {
   void* grad_theta = nullptr;          // in place, likewise; bcm alone
   // [blocks, learners, ticks, batch, size], on a GPU of the blocks together; nullptr where it is not wanted
   void* grad_inputs = nullptr;
-  // On a GPU: BackwardSpace of every unit of all learners or, of coupled units, CoupledSpace of every learner.
+  // On a GPU: BackwardSpace of every unit of all learners or, of coupled units, CoupledSpace of every learner. The
+  // call's.
   void* workspace = nullptr;
 };
+int64_t workspace_bytes(Storage storage, const PlasticBackwardParams& params);
+void queue(const CudaCall& call, const PlasticBackwardParams& params);
 
 // Of float and of double; rows are blocks of units of all learners.
 struct PlasticBackwardKernels {

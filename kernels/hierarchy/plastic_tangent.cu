@@ -1,18 +1,20 @@
-// Launches the tangents of layers that learn.
-#include "kernels/hierarchy/cuda_launch.h"
+// Queues the tangents of layers that learn.
+#include "kernels/cuda/stored.cuh"
 #include "kernels/hierarchy/launch_plastic_tangent.cuh"
 
 namespace torch_hrr::kernels {
 
-int64_t plastic_tangent_workspace(Storage storage, const PlasticTangentParams& params) {
-  return storage == Storage::kDouble ? plastic_tangent_workspace<double>(params)
-                                     : plastic_tangent_workspace<float>(params);
+int64_t workspace_bytes(Storage storage, const PlasticTangentParams& params) {
+  const int64_t elements = storage == Storage::kDouble ? plastic_tangent_workspace<double>(params)
+                                                       : plastic_tangent_workspace<float>(params);
+  return elements * storage_bytes(storage);
 }
 
-void launch_plastic_tangent(Storage storage, const PlasticTangentParams& params, CudaStream stream) {
-  const DeviceLauncher launcher{stream};
-  storage == Storage::kDouble ? launch_plastic_tangent_with<double>(params, launcher)
-                              : launch_plastic_tangent_with<float>(params, launcher);
+void queue(const CudaCall& call, const PlasticTangentParams& params) {
+  PlasticTangentParams own = params;
+  own.workspace = call.workspace;
+  with_compute_type(call.storage,
+                    [&](auto zero) { launch_plastic_tangent_with<decltype(zero)>(own, DeviceLauncher{call.stream}); });
 }
 
 }  // namespace torch_hrr::kernels

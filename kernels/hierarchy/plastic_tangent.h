@@ -15,8 +15,10 @@ struct PlasticTangentParams {
   void* tangent_weight = nullptr;        // in place: of the weights before the first tick, then of those after all
   void* tangent_theta = nullptr;         // in place, likewise; bcm alone
   void* tangent_outputs = nullptr;
-  void* workspace = nullptr;  // on a GPU
+  void* workspace = nullptr;  // on a GPU: the call's
 };
+int64_t workspace_bytes(Storage storage, const PlasticTangentParams& params);
+void queue(const CudaCall& call, const PlasticTangentParams& params);
 
 // Of float and of double; rows are groups of units of all learners.
 struct PlasticTangentKernels {

@@ -1,12 +1,13 @@
-// Launches bind, unbind and bind_normalize.
-#include "kernels/hrr/cuda_launch.h"
+// Queues bind, unbind and bind_normalize.
 #include "kernels/hrr/launch_product.cuh"
+#include "kernels/hrr/queue_rows.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_bind(Storage storage, const BindParams& params, const void* twiddles, CudaStream stream) {
-  with_twiddles(storage, twiddles, [&](const auto* table) {
-    launch_product<false>("bind", storage, sum_of_one(params), params.product, table, DeviceLauncher{stream});
+void queue(const CudaCall& call, const BindParams& params) {
+  queue_planned(call, params, [&](auto zero) {
+    launch_product<decltype(zero), false>("bind", call.storage, sum_of_one(params), params.product,
+                                          DeviceLauncher{call.stream});
   });
 }
 

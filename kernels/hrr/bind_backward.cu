@@ -1,12 +1,12 @@
-// Launches the gradients of bind, unbind and bind_normalize.
-#include "kernels/hrr/cuda_launch.h"
+// Queues the gradients of bind, unbind and bind_normalize.
 #include "kernels/hrr/launch_product.cuh"
+#include "kernels/hrr/queue_rows.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_bind_backward(Storage storage, const BindBackwardParams& params, const void* twiddles, CudaStream stream) {
-  with_twiddles(storage, twiddles, [&](const auto* table) {
-    launch_product_backward("bind_backward", storage, params, table, DeviceLauncher{stream});
+void queue(const CudaCall& call, const BindBackwardParams& params) {
+  queue_planned(call, params, [&](auto zero) {
+    launch_product_backward<decltype(zero)>(call.storage, params, DeviceLauncher{call.stream});
   });
 }
 

@@ -1,13 +1,13 @@
-// Launches bind_superpose.
-#include "kernels/hrr/cuda_launch.h"
+// Queues bind_superpose.
 #include "kernels/hrr/launch_product.cuh"
+#include "kernels/hrr/queue_rows.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* twiddles,
-                           CudaStream stream) {
-  with_twiddles(storage, twiddles, [&](const auto* table) {
-    launch_product<true>("bind_superpose", storage, params, Product::kConvolution, table, DeviceLauncher{stream});
+void queue(const CudaCall& call, const BindSuperposeParams& params) {
+  queue_planned(call, params, [&](auto zero) {
+    launch_product<decltype(zero), true>("bind_superpose", call.storage, params, Product::kConvolution,
+                                         DeviceLauncher{call.stream});
   });
 }
 

@@ -1,19 +1,17 @@
-// Launches Bluestein's sum.
-#include "kernels/hrr/cuda_launch.h"
+// Queues Bluestein's sum.
 #include "kernels/hrr/launch_chirp.cuh"
+#include "kernels/hrr/queue_rows.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_chirp_map(const ChirpMapParams& params, const void* twiddles, CudaStream stream) {
-  launch_chirp_map(params, static_cast<const TwiddlePoint<double>*>(twiddles), DeviceLauncher{stream});
+void queue_chirp(const CudaCall& call, const SpectralMapParams& params) {
+  launch_chirp(params, DeviceLauncher{call.stream});
 }
-
-void launch_chirp_multibind(const ChirpMultibindParams& params, const void* twiddles, CudaStream stream) {
-  launch_chirp_multibind(params, static_cast<const TwiddlePoint<double>*>(twiddles), DeviceLauncher{stream});
+void queue_chirp(const CudaCall& call, const MultibindParams& params) {
+  launch_chirp(params, DeviceLauncher{call.stream});
 }
-
-void launch_chirp_packed(const ChirpPackedParams& params, const void* twiddles, CudaStream stream) {
-  launch_chirp_packed(params, static_cast<const TwiddlePoint<double>*>(twiddles), DeviceLauncher{stream});
+void queue_chirp(const CudaCall& call, const PackedSpectrumParams& params) {
+  launch_chirp(params, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/hrr/row_plan.h"
 #include "kernels/hrr/safe_range.h"
 #include "kernels/macros.h"
@@ -77,6 +78,10 @@ struct BindSuperposeParams {
   bool normalize = false;
   double eps = 0;
 };
+
+void queue(const CudaCall& call, const BindParams& params);
+void queue(const CudaCall& call, const BindBackwardParams& params);
+void queue(const CudaCall& call, const BindSuperposeParams& params);
 
 KERNEL_ISA_BEGIN
 

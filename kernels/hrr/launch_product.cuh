@@ -7,34 +7,23 @@
 
 namespace torch_hrr::kernels {
 
-// kernel(integral_constant<log2 M>) with its twiddles.
-template <typename Lengths, typename T, typename Params, typename Kernel, typename LaunchKernel, typename... Args>
-void launch_length(const char* name, const Params& params, const TwiddlePoint<T>* twiddles, const Kernel& kernel,
-                   const LaunchKernel& launch_kernel, int threads, const Args&... args) {
-  if (params.rows == 0 || params.dim == 0) {
-    return;
-  }
-  with_device_fft(Lengths{}, name, params.plan, params.dim, [&](auto log2) {
-    launch_transform<decltype(log2)::value>(name, params.rows, twiddles, kernel(log2), launch_kernel, threads, params,
-                                            args...);
-  });
-}
-
-template <bool kManyItems, typename Lengths = AllLengths, typename T, typename LaunchKernel>
+template <typename T, bool kManyItems, typename Lengths = AllLengths, typename LaunchKernel>
 void launch_product(const char* name, Storage storage, const BindSuperposeParams& params, Product product,
-                    const TwiddlePoint<T>* twiddles, const LaunchKernel& launch_kernel, int threads = 0) {
+                    const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return product_kernel<T, decltype(log2)::value, kManyItems>; };
-  launch_length<Lengths>(name, params, twiddles, kernel, launch_kernel, threads, product, storage);
+  launch_transform<T, Lengths>(name, half_points(params.plan), params, kernel, launch_kernel, threads, params, product,
+                               storage);
 }
 
-template <typename Lengths = AllLengths, typename T, typename LaunchKernel>
-void launch_product_backward(const char* name, Storage storage, const BindBackwardParams& params,
-                             const TwiddlePoint<T>* twiddles, const LaunchKernel& launch_kernel, int threads = 0) {
+template <typename T, typename Lengths = AllLengths, typename LaunchKernel>
+void launch_product_backward(Storage storage, const BindBackwardParams& params, const LaunchKernel& launch_kernel,
+                             int threads = 0) {
   if (params.grad_a == nullptr && params.grad_b == nullptr) {
     return;
   }
   const auto kernel = [](auto log2) { return product_backward_kernel<T, decltype(log2)::value>; };
-  launch_length<Lengths>(name, params, twiddles, kernel, launch_kernel, threads, storage);
+  launch_transform<T, Lengths>("bind_backward", half_points(params.plan), params, kernel, launch_kernel, threads,
+                               params, storage);
 }
 
 // A single product as a record of one item.

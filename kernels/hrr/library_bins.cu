@@ -1,11 +1,10 @@
-// Launches the maps of a library's bins.
-#include "kernels/hrr/cuda_launch.h"
+// Queues the maps of a library's bins.
 #include "kernels/hrr/library_bins.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_map_library_bins(const LibraryBinsParams& params, CudaStream stream) {
-  launch_library_bins(params, DeviceLauncher{stream});
+void queue(const CudaCall& call, const LibraryBinsParams& params) {
+  launch_library_bins(params, DeviceLauncher{call.stream});
 }
 
 }  // namespace torch_hrr::kernels

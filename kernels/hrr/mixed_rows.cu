@@ -1,42 +1,43 @@
-// Launches the kernels of rows of any length that mixed_fft.cuh transforms.
-#include "kernels/hrr/cuda_launch.h"
+// Queues rows of any length that mixed_fft.cuh transforms.
 #include "kernels/hrr/launch_mixed.cuh"
+#include "kernels/hrr/queue_rows.cuh"
 
 namespace torch_hrr::kernels {
+namespace {
+
+template <typename Params>
+void queue_of(const CudaCall& call, const Params& params) {
+  with_compute_type(call.storage, [&](auto zero) {
+    launch_mixed<decltype(zero)>(call.storage, params, DeviceLauncher{call.stream});
+  });
+}
+
+}  // namespace
 
 int64_t device_shared_bytes() {
   return static_cast<int64_t>(device_limits("mixed_rows").shared_bytes);
 }
 
-void launch_mixed_bind(Storage storage, const BindParams& params, const void* table, CudaStream stream) {
-  launch_mixed_product("bind", storage, sum_of_one(params), params.product, table, DeviceLauncher{stream});
+void queue_mixed(const CudaCall& call, const BindParams& params) {
+  queue_of(call, params);
 }
-
-void launch_mixed_bind_backward(Storage storage, const BindBackwardParams& params, const void* table,
-                                CudaStream stream) {
-  launch_mixed_backward(storage, params, table, DeviceLauncher{stream});
+void queue_mixed(const CudaCall& call, const BindBackwardParams& params) {
+  queue_of(call, params);
 }
-
-void launch_mixed_bind_superpose(Storage storage, const BindSuperposeParams& params, const void* table,
-                                 CudaStream stream) {
-  launch_mixed_product("bind_superpose", storage, params, Product::kConvolution, table, DeviceLauncher{stream});
+void queue_mixed(const CudaCall& call, const BindSuperposeParams& params) {
+  queue_of(call, params);
 }
-
-void launch_mixed_map(Storage storage, const SpectralMapParams& params, const void* table, CudaStream stream) {
-  launch_mixed_map(storage, params, table, DeviceLauncher{stream});
+void queue_mixed(const CudaCall& call, const SpectralMapParams& params) {
+  queue_of(call, params);
 }
-
-void launch_mixed_multibind(Storage storage, const MultibindParams& params, const void* table, CudaStream stream) {
-  launch_mixed_multibind(storage, params, table, DeviceLauncher{stream});
+void queue_mixed(const CudaCall& call, const MultibindParams& params) {
+  queue_of(call, params);
 }
-
-void launch_mixed_packed(Storage storage, const PackedSpectrumParams& params, const void* table, CudaStream stream) {
-  launch_mixed_packed(storage, params, table, DeviceLauncher{stream});
+void queue_mixed(const CudaCall& call, const PackedSpectrumParams& params) {
+  queue_of(call, params);
 }
-
-void launch_mixed_bind_spectrum(Storage storage, const SpectrumBindParams& params, const void* table,
-                                CudaStream stream) {
-  launch_mixed_bind_spectrum(storage, params, table, DeviceLauncher{stream});
+void queue_mixed(const CudaCall& call, const SpectrumBindParams& params) {
+  queue_of(call, params);
 }
 
 }  // namespace torch_hrr::kernels

@@ -1,18 +1,17 @@
-// Launches packed spectra of rows, and products with rows that stay transformed.
-#include "kernels/hrr/cuda_launch.h"
+// Queues packed spectra of rows, and products with rows that stay transformed.
 #include "kernels/hrr/launch_spectra.cuh"
+#include "kernels/hrr/queue_rows.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_packed_spectrum(Storage storage, const PackedSpectrumParams& params, const void* twiddles,
-                            CudaStream stream) {
-  with_twiddles(storage, twiddles,
-                [&](const auto* table) { launch_packed_spectrum(storage, params, table, DeviceLauncher{stream}); });
+void queue(const CudaCall& call, const PackedSpectrumParams& params) {
+  queue_planned(call, params,
+                [&](auto zero) { launch_spectra<decltype(zero)>(call.storage, params, DeviceLauncher{call.stream}); });
 }
 
-void launch_bind_spectrum(Storage storage, const SpectrumBindParams& params, const void* twiddles, CudaStream stream) {
-  with_twiddles(storage, twiddles,
-                [&](const auto* table) { launch_bind_spectrum(storage, params, table, DeviceLauncher{stream}); });
+void queue(const CudaCall& call, const SpectrumBindParams& params) {
+  queue_planned(call, params,
+                [&](auto zero) { launch_spectra<decltype(zero)>(call.storage, params, DeviceLauncher{call.stream}); });
 }
 
 }  // namespace torch_hrr::kernels

@@ -48,4 +48,7 @@ struct SpectrumBindParams {
   Product product = Product::kConvolution;
 };
 
+void queue(const CudaCall& call, const PackedSpectrumParams& params);
+void queue(const CudaCall& call, const SpectrumBindParams& params);
+
 }  // namespace torch_hrr::kernels

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/macros.h"
 #include "kernels/rows.h"
-#include "kernels/storage.h"
 
 namespace torch_hrr::kernels {
 
@@ -40,6 +40,7 @@ struct QuantizeParams {
   RowMap map;
   Storage storage = Storage::kFloat;
 };
+void queue(const CudaCall& call, const QuantizeParams& params);
 
 // One query's item: ranked by value, which is -2 for NaN, and among equals by the lower place.
 struct FoundItem {

@@ -48,6 +48,9 @@ struct RowPlan {
   RowPath path = RowPath::kLibrary;
   RowGroup group = RowGroup::kAlone;
   int64_t length = 0;  // numbers of the transform: D, the padded ones, or those of Bluestein's convolution
+  // On a GPU, tables that the call brings: the twiddles of transforms of powers of two, and those of a length.
+  const void* twiddles = nullptr;
+  const void* table = nullptr;
 };
 
 // The family of rows that the parameters of a kernel describe; SpectralMapParams have two.

@@ -1,17 +1,17 @@
-// Launches inverse, unitary, bind_power, their derivatives and multibind.
-#include "kernels/hrr/cuda_launch.h"
+// Queues inverse, unitary, bind_power, their derivatives and multibind.
 #include "kernels/hrr/launch_spectra.cuh"
+#include "kernels/hrr/queue_rows.cuh"
 
 namespace torch_hrr::kernels {
 
-void launch_spectral_map(Storage storage, const SpectralMapParams& params, const void* twiddles, CudaStream stream) {
-  with_twiddles(storage, twiddles,
-                [&](const auto* table) { launch_spectral_map(storage, params, table, DeviceLauncher{stream}); });
+void queue(const CudaCall& call, const SpectralMapParams& params) {
+  queue_planned(call, params,
+                [&](auto zero) { launch_spectra<decltype(zero)>(call.storage, params, DeviceLauncher{call.stream}); });
 }
 
-void launch_multibind(Storage storage, const MultibindParams& params, const void* twiddles, CudaStream stream) {
-  with_twiddles(storage, twiddles,
-                [&](const auto* table) { launch_multibind(storage, params, table, DeviceLauncher{stream}); });
+void queue(const CudaCall& call, const MultibindParams& params) {
+  queue_planned(call, params,
+                [&](auto zero) { launch_spectra<decltype(zero)>(call.storage, params, DeviceLauncher{call.stream}); });
 }
 
 }  // namespace torch_hrr::kernels

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/hrr/row_plan.h"
 #include "kernels/rows.h"
 
@@ -126,5 +127,9 @@ struct MultibindBackwardParams {
 };
 // A thread keeps the spectra of a row's factors and prefixes, so that larger rows (K dim) are left to the caller.
 constexpr int64_t kMaxMultibindBackwardElements = int64_t{1} << 20;
+
+void queue(const CudaCall& call, const SpectralMapParams& params);
+void queue(const CudaCall& call, const LibraryBinsParams& params);
+void queue(const CudaCall& call, const MultibindParams& params);
 
 }  // namespace torch_hrr::kernels

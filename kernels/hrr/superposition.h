@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call.h"
 #include "kernels/rows.h"
 
 namespace torch_hrr::kernels {
@@ -22,5 +23,8 @@ struct SuperpositionParams {
   bool normalize = true;
   double eps = 0;
 };
+
+int64_t workspace_bytes(Storage storage, const SuperpositionParams& params);
+void queue(const CudaCall& call, const SuperpositionParams& params);
 
 }  // namespace torch_hrr::kernels

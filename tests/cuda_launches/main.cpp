@@ -10,20 +10,28 @@
 #include <string>
 #include <vector>
 
-#include "kernels/assembly/cuda_launch.h"
 #include "kernels/assembly/rounds_launch.h"
+#include "kernels/assembly/soft_cap.h"
+#include "kernels/assembly/winners.h"
 #include "kernels/cuda/philox_fill.h"
-#include "kernels/encoding/cuda_launch.h"
-#include "kernels/field/cuda_launch.h"
-#include "kernels/hierarchy/cuda_launch.h"
-#include "kernels/hrr/cuda_launch.h"
+#include "kernels/encoding/rotation.h"
+#include "kernels/field/control.h"
+#include "kernels/field/evolve.h"
+#include "kernels/field/gradient.h"
+#include "kernels/field/moments.h"
+#include "kernels/hierarchy/competition.h"
+#include "kernels/hierarchy/plastic_backward.h"
+#include "kernels/hierarchy/plastic_tangent.h"
+#include "kernels/hrr/chirp_rows.h"
+#include "kernels/hrr/packed_spectrum.h"
 #include "kernels/hrr/quantized_launch.h"
+#include "kernels/hrr/spectral_map.h"
+#include "kernels/hrr/superposition.h"
 #include "tests/cuda_launches/cuda_runtime.h"
 
 namespace torch_hrr::kernels {
 namespace {
 
-constexpr CudaStream kStream = nullptr;
 constexpr int64_t kRows = 1000;
 constexpr Storage kStorages[] = {Storage::kFloat, Storage::kDouble, Storage::kHalf, Storage::kBFloat16};
 constexpr Element kElements[] = {Element::kFloat,    Element::kDouble, Element::kHalf,
@@ -48,14 +56,19 @@ Params shaped(int64_t dim) {
   return params;
 }
 
-// launch(params) by the kernels of powers of two or mixed(params) by those in so much shared memory, as planned.
-template <typename Params, typename Launch, typename Mixed>
-void launch_planned(Storage storage, Params params, int64_t shared_bytes, const Launch& launch, const Mixed& mixed) {
+CudaCall call_of(Storage storage = Storage::kFloat) {
+  return {.storage = storage, .workspace = somewhere<void>()};
+}
+
+// As planned for a device with so much shared memory.
+template <typename Params>
+void queue_planned(Storage storage, Params params, int64_t shared_bytes) {
   params.plan = cuda_row_plan(family_of(params), storage, params.dim, shared_bytes);
-  if (params.plan.path == RowPath::kMixed) {
-    mixed(storage, params, somewhere<void>(), kStream);
-  } else if (params.plan.path != RowPath::kLibrary && params.plan.path != RowPath::kDoubleChirp) {
-    launch(storage, params, somewhere<void>(), kStream);
+  params.plan.twiddles = params.plan.table = somewhere<void>();
+  // Rows of Bluestein's algorithm are in double.
+  const bool is_double = params.plan.path == RowPath::kDoubleChirp;
+  if (params.plan.path != RowPath::kLibrary && (!is_double || storage == Storage::kDouble)) {
+    queue(call_of(storage), params);
   }
 }
 
@@ -66,49 +79,29 @@ void launch_rows_of(Storage storage, int64_t dim, int64_t shared_bytes) {
     backward.grad_a = backward.grad_b = somewhere<void>();
     auto of_bins = shaped<SpectrumBindParams>(dim);
     binding.product = backward.product = of_bins.product = product;
-    launch_planned(storage, binding, shared_bytes, launch_bind, launch_mixed_bind);
-    launch_planned(storage, backward, shared_bytes, launch_bind_backward, launch_mixed_bind_backward);
-    launch_planned(storage, of_bins, shared_bytes, launch_bind_spectrum, launch_mixed_bind_spectrum);
+    queue_planned(storage, binding, shared_bytes);
+    queue_planned(storage, backward, shared_bytes);
+    queue_planned(storage, of_bins, shared_bytes);
   }
   auto record = shaped<BindSuperposeParams>(dim);
   record.items = 3;
-  launch_planned(storage, record, shared_bytes, launch_bind_superpose, launch_mixed_bind_superpose);
+  queue_planned(storage, record, shared_bytes);
   for (const SpectralMap kind : kMaps) {
     for (const void* const direction :
          {static_cast<const void*>(nullptr), static_cast<const void*>(somewhere<int>())}) {
       auto map = shaped<SpectralMapParams>(dim);
       map.kind = kind;
       map.v = direction;
-      launch_planned(storage, map, shared_bytes, launch_spectral_map, launch_mixed_map);
+      queue_planned(storage, map, shared_bytes);
     }
   }
   auto multibind = shaped<MultibindParams>(dim);
   multibind.items = 3;
-  launch_planned(storage, multibind, shared_bytes, launch_multibind, launch_mixed_multibind);
+  queue_planned(storage, multibind, shared_bytes);
   for (const bool inverse : {false, true}) {
     auto packed = shaped<PackedSpectrumParams>(dim);
     packed.inverse = inverse;
-    launch_planned(storage, packed, shared_bytes, launch_packed_spectrum, launch_mixed_packed);
-  }
-}
-
-void launch_chirps_of(int64_t dim) {
-  const void* const twiddles = somewhere<void>();
-  for (const SpectralMap map : kMaps) {
-    ChirpMapParams params;
-    params.map = shaped<SpectralMapParams>(dim);
-    params.map.kind = map;
-    launch_chirp_map(params, twiddles, kStream);
-  }
-  ChirpMultibindParams multibind;
-  multibind.multibind = shaped<MultibindParams>(dim);
-  multibind.multibind.items = 3;
-  launch_chirp_multibind(multibind, twiddles, kStream);
-  for (const bool inverse : {false, true}) {
-    ChirpPackedParams packed;
-    packed.packed = shaped<PackedSpectrumParams>(dim);
-    packed.packed.inverse = inverse;
-    launch_chirp_packed(packed, twiddles, kStream);
+    queue_planned(storage, packed, shared_bytes);
   }
 }
 
@@ -122,17 +115,14 @@ void launch_hrr() {
       for (const int64_t items : {1, 2, 8, 100, 1000, 100000}) {
         auto params = shaped<SuperpositionParams>(dim);
         params.items = items;
-        launch_superposition(storage, params, somewhere<void>(), kStream);
+        queue(call_of(storage), params);
       }
     }
-  }
-  for (int64_t dim = 1; dim <= kMaxDeviceChirpDim; ++dim) {
-    launch_chirps_of(dim);
   }
   for (const Storage storage : kStorages) {
     auto params = shaped<QuantizeParams>(1000);
     params.storage = storage;
-    launch_quantize_rows(params, kStream);
+    queue(call_of(), params);
     for (const int64_t dim : {999, 1000}) {
       for (const int64_t count : {1, 100}) {
         DeviceCleanupParams cleanup;
@@ -141,8 +131,9 @@ void launch_hrr() {
         cleanup.count = count;
         cleanup.storage = storage;
         cleanup.is_double = storage == Storage::kDouble;
-        launch_code_bounds(cleanup, kStream);
-        launch_left_cosines(cleanup, kStream);
+        queue(call_of(), cleanup);
+        cleanup.thresholds = somewhere<void>();
+        queue(call_of(), cleanup);
       }
     }
   }
@@ -150,7 +141,7 @@ void launch_hrr() {
     auto params = shaped<LibraryBinsParams>(10000);
     params.count = 5001;
     params.kind = map;
-    launch_map_library_bins(params, kStream);
+    queue(call_of(), params);
   }
 }
 
@@ -163,10 +154,10 @@ void launch_winners_and_caps() {
         params.n = params.row_stride = n;
         params.k = 5;
         params.element = element;
-        launch_winners(params, somewhere<void>(), kStream);
+        queue(call_of(), params);
       }
     }
-    launch_winner_keys(element, somewhere<void>(), 5, somewhere<int64_t>(), kStream);
+    queue(call_of(), WinnerKeysParams{somewhere<void>(), somewhere<int64_t>(), 5, element});
   }
   for (const Storage storage : kStorages) {
     for (const CapShape shape : {CapShape::kSigmoid, CapShape::kLaplace}) {
@@ -178,7 +169,7 @@ void launch_winners_and_caps() {
         params.storage = storage;
         params.shape = shape;
         params.result = result;
-        launch_soft_cap(params, kStream);
+        queue(call_of(), params);
       }
     }
   }
@@ -199,10 +190,10 @@ void launch_brains(bool two_level, int64_t n) {
   deliver.gaps = gap_tables(two_level);
   deliver.row_count = 10;
   deliver.n = 1000;
-  launch_deliver(deliver, kStream);
+  queue(call_of(), deliver);
   StimulusLaunch counts;
   counts.n = 1000;
-  launch_stimulus_counts(counts, kStream);
+  queue(call_of(), counts);
 
   std::vector<Area> areas(2);
   for (Area& area : areas) {
@@ -243,7 +234,7 @@ void launch_brains(bool two_level, int64_t n) {
   params.stimuli = &stimulus;
   params.stimulus_count = 1;
   params.progress = somewhere<int64_t>();
-  launch_rounds(params, somewhere<void>(), kStream);
+  queue(call_of(), params);
 }
 
 void launch_sinusoids() {
@@ -257,20 +248,20 @@ void launch_sinusoids() {
         table.sinusoid = shaped<SinusoidParams>(dim);
         table.sinusoid.interleaved = interleaved;
         table.table_storage = storage;
-        launch_sinusoids(storage, table.sinusoid, turns, kStream);
-        launch_sinusoids(storage, table.sinusoid, HeldFrequencies(), kStream);
-        launch_sinusoids(storage, table, turns, kStream);
+        queue(call_of(storage), table.sinusoid, turns);
+        queue(call_of(storage), table.sinusoid, HeldFrequencies());
+        queue(call_of(storage), table, turns);
         AngleGradientParams gradient;
         gradient.sinusoid = table.sinusoid;
         gradient.grad_storage = storage;
-        launch_angle_gradient(gradient, HeldFrequencies(), kStream);
+        queue(call_of(storage), gradient, HeldFrequencies());
         RotationParams rotation;
         rotation.x = rotation.out = somewhere<void>();
         rotation.positions = table.sinusoid.positions;
         rotation.dim = rotation.turned = dim;
         rotation.interleaved = interleaved;
-        launch_sinusoids(storage, rotation, turns, kStream);
-        launch_sinusoids(storage, rotation, HeldFrequencies(), kStream);
+        queue(call_of(storage), rotation, turns);
+        queue(call_of(storage), rotation, HeldFrequencies());
       }
     }
   }
@@ -286,7 +277,7 @@ void launch_gradients() {
       for (const GradientKind kind :
            {GradientKind::kDerivatives, GradientKind::kMagnitude, GradientKind::kTransposed}) {
         params.kind = kind;
-        launch_gradient(storage, params, kStream);
+        queue(call_of(storage), params);
       }
     }
   }
@@ -298,7 +289,7 @@ void launch_moments_of_all_types() {
   params.places = 1000;
   params.channels = 3;
   for (const Storage storage : kStorages) {
-    launch_moments(storage, params, kStream);
+    queue(call_of(storage), params);
   }
 }
 
@@ -308,7 +299,7 @@ void launch_controls() {
   params.sizes[0] = params.sizes[1] = params.sizes[2] = 8;
   params.maps = params.channels = 8;
   for (const Storage storage : {Storage::kFloat, Storage::kDouble}) {
-    launch_control(storage, params, somewhere<int64_t>(), kStream);
+    queue(call_of(storage), params);
   }
 }
 
@@ -325,19 +316,19 @@ void launch_layers() {
         params.size = size;
         CompetingParams competing;
         competing.scan = params;
-        launch_competing(storage, competing, kStream);
+        queue(call_of(storage), competing);
         for (const LearningRule rule : {LearningRule::kOja, LearningRule::kGha}) {
           params.rule = rule;
-          launch_plastic(storage, params, kStream);
+          queue(call_of(storage), params);
           PlasticBackwardParams backward;
           backward.scan = params;
           for (void* const grad_inputs : {somewhere<void>(), static_cast<void*>(nullptr)}) {
             backward.grad_inputs = grad_inputs;
-            launch_plastic_backward(storage, backward, kStream);
+            queue(call_of(storage), backward);
           }
           PlasticTangentParams tangent;
           tangent.scan = params;
-          launch_plastic_tangent(storage, tangent, kStream);
+          queue(call_of(storage), tangent);
         }
       }
     }
@@ -361,7 +352,7 @@ void launch_fields() {
             for (const double noise : {0.0, 0.1}) {
               params.stencil = stencil;
               params.noise = noise;
-              launch_evolve(storage, params, EvolveNumbers(), steps, somewhere<void>(), kStream);
+              queue(call_of(storage), params, EvolveNumbers(), steps);
             }
           }
         }
@@ -383,7 +374,7 @@ void launch_everything() {
   }
   PhiloxFillParams fill;
   fill.words = 1000;
-  philox_fill_cuda(fill, kStream);
+  queue(call_of(), fill);
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ template <typename S>
 void run_binding(const BindParams& params, const Schedule& schedule, int threads) {
   const BindSuperposeParams record = sum_of_one(planned<S>(params));
   with_tested_lengths<S>(record.plan, [&](auto lengths) {
-    launch_product<false, decltype(lengths)>("bind", kStorage<S>, record, params.product, twiddle_table<compute_t<S>>(),
-                                             HostLauncher{schedule}, threads);
+    launch_product<compute_t<S>, false, decltype(lengths)>("bind", kStorage<S>, record, params.product,
+                                                           HostLauncher{schedule}, threads);
   });
 }
 
@@ -39,8 +39,8 @@ template <typename S>
 void run_bind_superpose(const BindSuperposeParams& params, const Schedule& schedule, int threads) {
   const BindSuperposeParams record = planned<S>(params);
   with_tested_lengths<S>(record.plan, [&](auto lengths) {
-    launch_product<true, decltype(lengths)>("bind_superpose", kStorage<S>, record, Product::kConvolution,
-                                            twiddle_table<compute_t<S>>(), HostLauncher{schedule}, threads);
+    launch_product<compute_t<S>, true, decltype(lengths)>("bind_superpose", kStorage<S>, record, Product::kConvolution,
+                                                          HostLauncher{schedule}, threads);
   });
 }
 
@@ -48,8 +48,7 @@ template <typename S>
 void run_backward(const BindBackwardParams& params, const Schedule& schedule, int threads) {
   const BindBackwardParams gradients = planned<S>(params);
   with_tested_lengths<S>(gradients.plan, [&](auto lengths) {
-    launch_product_backward<decltype(lengths)>("bind_backward", kStorage<S>, gradients, twiddle_table<compute_t<S>>(),
-                                               HostLauncher{schedule}, threads);
+    launch_product_backward<compute_t<S>, decltype(lengths)>(kStorage<S>, gradients, HostLauncher{schedule}, threads);
   });
 }
 
@@ -63,26 +62,22 @@ void run_superposition(const SuperpositionParams& params, const Schedule& schedu
 
 template <typename S>
 void run_spectral_map_kernel(const SpectralMapParams& params, const Schedule& schedule, int threads) {
-  launch_spectral_map<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
-                                        HostLauncher{schedule}, threads);
+  launch_spectra<compute_t<S>, TestedLengths<S>>(kStorage<S>, planned<S>(params), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_multibind_kernel(const MultibindParams& params, const Schedule& schedule, int threads) {
-  launch_multibind<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
-                                     HostLauncher{schedule}, threads);
+  launch_spectra<compute_t<S>, TestedLengths<S>>(kStorage<S>, planned<S>(params), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_packed_spectrum_kernel(const PackedSpectrumParams& params, const Schedule& schedule, int threads) {
-  launch_packed_spectrum<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
-                                           HostLauncher{schedule}, threads);
+  launch_spectra<compute_t<S>, TestedLengths<S>>(kStorage<S>, planned<S>(params), HostLauncher{schedule}, threads);
 }
 
 template <typename S>
 void run_bind_spectrum_kernel(const SpectrumBindParams& params, const Schedule& schedule, int threads) {
-  launch_bind_spectrum<TestedLengths<S>>(kStorage<S>, planned<S>(params), twiddle_table<compute_t<S>>(),
-                                         HostLauncher{schedule}, threads);
+  launch_spectra<compute_t<S>, TestedLengths<S>>(kStorage<S>, planned<S>(params), HostLauncher{schedule}, threads);
 }
 
 }  // namespace torch_hrr::kernels::hrr_testing

@@ -105,8 +105,13 @@ class DeviceChirp {
       : length_(int64_t{1} << device_chirp_log2(dim)),
         lease_({dim, false, length_}, kernel_table<ChirpKernels>().transform),
         numbers_(lease_.plan().wave_re, lease_.plan().wave_re + chirp_numbers(dim, length_)) {}
-  ChirpTables tables() const {
-    return {numbers_.data(), lease_.plan().shape.dim, length_};
+  const double* numbers() const {
+    return numbers_.data();
+  }
+  template <typename Params>
+  Params planned(Params params) const {
+    params.plan = {RowPath::kDoubleChirp, RowGroup::kAlone, length_, twiddle_table<double>(), numbers_.data()};
+    return params;
   }
 
  private:

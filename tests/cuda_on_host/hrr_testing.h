@@ -84,6 +84,7 @@ struct Rows {
 template <typename S, typename Params>
 Params planned(Params params) {
   params.plan = cuda_row_plan(family_of(params), kStorage<S>, params.dim, /*shared_bytes=*/0);
+  params.plan.twiddles = twiddle_table<compute_t<S>>();
   return params;
 }
 

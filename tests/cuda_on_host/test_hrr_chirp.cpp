@@ -14,7 +14,7 @@ std::vector<double> mapped(const DeviceChirp& chirp, SpectralMapParams params, c
                            int threads = 0) {
   auto out = poisoned<double>(static_cast<size_t>(params.rows * params.dim));
   params.out = out.data();
-  launch_chirp_map(ChirpMapParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{schedule}, threads);
+  launch_chirp(chirp.planned(params), HostLauncher{schedule}, threads);
   return out;
 }
 
@@ -35,8 +35,7 @@ std::vector<double> packed(const DeviceChirp& chirp, const Rows<double>& in, int
   PackedSpectrumParams params = packed_params(in, rows, inverse);
   auto out = poisoned<double>(static_cast<size_t>(rows * in.dim));
   params.out = out.data();
-  launch_chirp_packed(ChirpPackedParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{schedule},
-                      threads);
+  launch_chirp(chirp.planned(params), HostLauncher{schedule}, threads);
   auto on_cpu = poisoned<double>(out.size());
   params.out = on_cpu.data();
   run_packed_spectrum<double>(params, 0, rows);
@@ -125,8 +124,7 @@ std::vector<double> multibound(const DeviceChirp& chirp, const Rows<double>& vec
   MultibindParams params = multibind_params(vectors, rows, items);
   auto out = poisoned<double>(static_cast<size_t>(rows * vectors.dim));
   params.out = out.data();
-  launch_chirp_multibind(ChirpMultibindParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{schedule},
-                         threads);
+  launch_chirp(chirp.planned(params), HostLauncher{schedule}, threads);
   auto on_cpu = poisoned<double>(out.size());
   params.out = on_cpu.data();
   run_multibind<double>(params, 0, rows);
@@ -180,20 +178,20 @@ TEST(Chirp, BlocksAndSchedulesGiveTheSameBits) {
   }
 }
 
-TEST(Chirp, LaunchesRefuseOtherLengthsAndLaunchNothingForNoRows) {
+TEST(Chirp, LaunchesRefuseOtherPlansAndLaunchNothingForNoRows) {
   static_assert(kMaxDeviceChirpDim + kMaxDeviceChirpDim / 2 == 4096);
-  for (const int64_t dim : {int64_t{0}, kMaxDeviceChirpDim + 1}) {
-    ChirpMapParams map;
-    map.map.rows = 1;
-    map.map.dim = dim;
-    EXPECT_THROW(launch_chirp_map(map, twiddle_table<double>(), HostLauncher{}), std::runtime_error);
-    ChirpPackedParams transform;
-    transform.packed.rows = 1;
-    transform.packed.dim = dim;
-    EXPECT_THROW(launch_chirp_packed(transform, twiddle_table<double>(), HostLauncher{}), std::runtime_error);
+  for (const RowPlan& plan : {RowPlan(), RowPlan{RowPath::kDoubleChirp, RowGroup::kAlone, 8192},
+                              RowPlan{RowPath::kMixed, RowGroup::kAlone, 1024}}) {
+    SpectralMapParams map;
+    PackedSpectrumParams transform;
+    map.rows = transform.rows = 1;
+    map.dim = transform.dim = 100;
+    map.plan = transform.plan = plan;
+    EXPECT_THROW(launch_chirp(map, HostLauncher{}), std::runtime_error);
+    EXPECT_THROW(launch_chirp(transform, HostLauncher{}), std::runtime_error);
   }
-  EXPECT_NO_THROW(launch_chirp_map(ChirpMapParams{}, twiddle_table<double>(), HostLauncher{}));
-  EXPECT_NO_THROW(launch_chirp_packed(ChirpPackedParams{}, twiddle_table<double>(), HostLauncher{}));
+  EXPECT_NO_THROW(launch_chirp(SpectralMapParams(), HostLauncher{}));
+  EXPECT_NO_THROW(launch_chirp(PackedSpectrumParams(), HostLauncher{}));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "tests/cuda_on_host/hrr_mixed.h"
 #include "tests/cuda_on_host/hrr_problems.h"
 
-#include "kernels/hrr/cuda_launch.h"
 #include "kernels/hrr/launch_mixed.cuh"
 
 namespace torch_hrr::kernels {
@@ -114,19 +113,11 @@ TEST(MixedFft, PlansAreWhole) {
 }
 
 // The launches at their parameters.
-template <typename S>
-void run(const BindSuperposeParams& params, Product product, const Schedule& schedule = {}) {
+template <typename S, typename Params>
+void run(Params params, const Schedule& schedule = {}) {
   const MixedTableOf<compute_t<S>> table(params.dim);
-  launch_mixed_product("bind", kStorage<S>, params, product, table.plan(), HostLauncher{schedule});
-}
-template <typename S>
-void run(const BindParams& params, const Schedule& schedule = {}) {
-  run<S>(sum_of_one(params), params.product, schedule);
-}
-template <typename S>
-void run(const BindBackwardParams& params, const Schedule& schedule = {}) {
-  const MixedTableOf<compute_t<S>> table(params.dim);
-  launch_mixed_backward(kStorage<S>, params, table.plan(), HostLauncher{schedule});
+  params.plan.table = table.plan();
+  launch_mixed<compute_t<S>>(kStorage<S>, params, HostLauncher{schedule});
 }
 
 constexpr Form kAllForms[] = {{Product::kConvolution, false},
@@ -191,7 +182,7 @@ void check_against_the_cpu(int64_t dim) {
   }
   Records<S> records(1, 3, dim, 6);
   BindSuperposeParams params = records.params(on_cuda);
-  run<S>(params, Product::kConvolution);
+  run<S>(params);
   params.out = on_cpu.data();
   run_bind_superpose<S>(params, 0, 1);
   expect_rows_agree(on_cuda, on_cpu, dim);
@@ -298,26 +289,9 @@ TEST(MixedRows, AnyRangeIsKept) {
     }
     records.normalize = true;
     auto out = poisoned<float>(static_cast<size_t>(dim));
-    run<float>(records.params(out), Product::kConvolution);
+    run<float>(records.params(out));
     EXPECT_TRUE(row_close(out.data(), records.expected(0), kTolerance<float>)) << dim;
   }
-}
-
-template <typename S>
-void run(const SpectralMapParams& params) {
-  launch_mixed_map(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
-}
-template <typename S>
-void run(const MultibindParams& params) {
-  launch_mixed_multibind(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
-}
-template <typename S>
-void run(const PackedSpectrumParams& params) {
-  launch_mixed_packed(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
-}
-template <typename S>
-void run(const SpectrumBindParams& params) {
-  launch_mixed_bind_spectrum(kStorage<S>, params, MixedTableOf<compute_t<S>>(params.dim).plan(), HostLauncher{});
 }
 
 template <typename S, typename Params>

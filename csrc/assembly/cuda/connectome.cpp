@@ -1,12 +1,11 @@
 // Gap tables on GPUs and the launches of the connectome on the current CUDA stream.
 #include <ATen/ops/from_blob.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <utility>
 
 #include "csrc/assembly/gap_tables.h"
 #include "csrc/cache.h"
+#include "csrc/execute.h"
 #include "kernels/assembly/connectome_launch.h"
 
 namespace torch_hrr::assembly::cuda {
@@ -21,7 +20,6 @@ at::Tensor gap_tables(double p, c10::Device device) {
 }
 
 void connectome_inputs(const at::Tensor& winners, double p, uint64_t key, const at::Tensor& counts) {
-  const c10::cuda::CUDAGuard guard(counts.device());
   const at::Tensor tables = gap_tables(p, counts.device());
   counts.zero_();
   kernels::DeliverLaunch params;
@@ -32,7 +30,7 @@ void connectome_inputs(const at::Tensor& winners, double p, uint64_t key, const 
   params.n = counts.size(-1);
   params.batches = counts.numel() / params.n;
   params.counts = counts.mutable_data_ptr<int32_t>();
-  kernels::launch_deliver(params, c10::cuda::getCurrentCUDAStream().stream());
+  execute_on_cuda(counts, params);
 }
 
 }  // namespace torch_hrr::assembly::cuda

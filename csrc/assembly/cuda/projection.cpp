@@ -1,13 +1,11 @@
 // Rounds of brains and the sums of stimuli on the current CUDA stream.
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <vector>
 
 #include "csrc/assembly/gap_tables.h"
 #include "csrc/assembly/state.h"
+#include "csrc/execute.h"
 
 namespace torch_hrr::assembly::cuda {
 namespace {
@@ -23,7 +21,6 @@ at::Tensor on_device(std::vector<T> values, c10::Device device) {
 
 void project(const State& state) {
   const c10::Device device = state.progress.device();
-  const c10::cuda::CUDAGuard guard(device);
   std::vector<at::Tensor> tables;
   std::vector<kernels::DeviceGapTables> gaps;
   for (size_t f = 0; f < state.tables.size(); ++f) {
@@ -33,16 +30,12 @@ void project(const State& state) {
       gaps.back() = {*state.tables[f], static_cast<const kernels::GapTables*>(tables.back().const_data_ptr())};
     }
   }
-  const kernels::RoundsLaunch params = state.launch(gaps);
-  const at::Tensor workspace =
-      at::empty({kernels::rounds_workspace_bytes(params)}, at::TensorOptions().dtype(at::kByte).device(device));
-  kernels::launch_rounds(params, workspace.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream().stream());
+  execute_on_cuda(state.progress, state.launch(gaps));
 }
 
 void stimulus_counts(const kernels::BinomialTable& table, const std::vector<uint64_t>& thresholds, int64_t seed,
                      int64_t fiber, const at::Tensor& counts) {
   const c10::Device device = counts.device();
-  const c10::cuda::CUDAGuard guard(device);
   std::vector<uint64_t> keys;
   for (int64_t b = 0; b < counts.size(0); ++b) {
     keys.push_back(
@@ -57,7 +50,7 @@ void stimulus_counts(const kernels::BinomialTable& table, const std::vector<uint
   params.batches = counts.size(0);
   params.n = counts.size(1);
   params.counts = counts.mutable_data_ptr<int32_t>();
-  kernels::launch_stimulus_counts(params, c10::cuda::getCurrentCUDAStream().stream());
+  execute_on_cuda(counts, params);
 }
 
 }  // namespace torch_hrr::assembly::cuda

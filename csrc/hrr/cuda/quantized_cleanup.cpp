@@ -1,15 +1,15 @@
-// quantize_rows and quantized_cleanup on the current CUDA stream.
+// quantized_cleanup on the current CUDA stream.
 #include "csrc/hrr/quantized_cleanup.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 
+#include "csrc/execute.h"
 #include "csrc/include/torch_hrr/torch_hrr.h"
 #include "kernels/hrr/quantized_launch.h"
 
@@ -17,17 +17,11 @@ namespace torch_hrr::hrr::cuda {
 
 using at::Tensor;
 
-void execute(const kernels::QuantizeParams& params, const Tensor& codes) {
-  const c10::cuda::CUDAGuard guard(codes.device());
-  kernels::launch_quantize_rows(params, c10::cuda::getCurrentCUDAStream().stream());
-}
-
 std::tuple<Tensor, Tensor> quantized_cleanup(const kernels::CleanupParams& search, const Tensor& queries,
                                              const Tensor& order) {
   // Elements of the matrix of a pass.
   constexpr int64_t kMatrix = int64_t{1} << 26;
-  const c10::cuda::CUDAGuard guard(queries.device());
-  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+  const c10::DeviceGuard guard(queries.device());
   const int64_t all = queries.size(0);
   const int64_t items = search.items;
   const int64_t top_k = search.top_k;
@@ -55,10 +49,11 @@ std::tuple<Tensor, Tensor> quantized_cleanup(const kernels::CleanupParams& searc
     params.query_codes = own_codes.const_data_ptr<int8_t>();
     params.query_bounds = own_bounds.const_data_ptr<float>();
     params.matrix = matrix.mutable_data_ptr();
-    kernels::launch_code_bounds(params, stream);
+    params.thresholds = nullptr;
+    execute_on_cuda(matrix, params);
     const Tensor thresholds = std::get<0>(torch_hrr::k_winners(matrix, top_k)).amin({-1});
     params.thresholds = thresholds.const_data_ptr();
-    kernels::launch_left_cosines(params, stream);
+    execute_on_cuda(matrix, params);
     const auto [values, places] = torch_hrr::k_winners(matrix, top_k, /*sorted=*/true);
     cosines.narrow(0, first, params.count)
         .copy_(values.masked_fill(values < -1, std::numeric_limits<double>::quiet_NaN()));

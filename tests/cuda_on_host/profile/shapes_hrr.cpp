@@ -35,8 +35,8 @@ void profile_bind(std::vector<Profile>& all, const std::string& type, int64_t ro
   const BindParams params = planned<S>(binding_params(a, b, out, rows, Product::kConvolution, normalize));
   profile(all, (normalize ? "bind_normalize" : "bind") + type, shape_of(rows, dim),
           {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, twiddles<T>()}, [&] {
-            launch_product<false, Lengths>("bind", kStorage<S>, sum_of_one(params), Product::kConvolution,
-                                           twiddle_table<T>(), HostLauncher{});
+            launch_product<T, false, Lengths>("bind", kStorage<S>, sum_of_one(params), Product::kConvolution,
+                                              HostLauncher{});
           });
 }
 
@@ -55,10 +55,7 @@ void profile_bind_backward(std::vector<Profile>& all, int64_t rows, int64_t dim,
            {"grad_a", params.grad_a, Role::kResult},
            {"grad_b", params.grad_b, Role::kResult},
            twiddles<float>()},
-          [&] {
-            launch_product_backward<LongLengths>("bind_backward", Storage::kFloat, params, twiddle_table<float>(),
-                                                 HostLauncher{});
-          });
+          [&] { launch_product_backward<float, LongLengths>(Storage::kFloat, params, HostLauncher{}); });
 }
 
 void profile_bind_superpose(std::vector<Profile>& all, int64_t rows, int64_t items, int64_t dim) {
@@ -68,8 +65,8 @@ void profile_bind_superpose(std::vector<Profile>& all, int64_t rows, int64_t ite
   const BindSuperposeParams params = planned<float>(records.params(out));
   profile(all, "bind_superpose", shape_of(rows, items, dim),
           {{"a", params.a}, {"b", params.b}, {"out", params.out, Role::kResult}, twiddles<float>()}, [&] {
-            launch_product<true, LongLengths>("bind_superpose", Storage::kFloat, params, Product::kConvolution,
-                                              twiddle_table<float>(), HostLauncher{});
+            launch_product<float, true, LongLengths>("bind_superpose", Storage::kFloat, params, Product::kConvolution,
+                                                     HostLauncher{});
           });
 }
 

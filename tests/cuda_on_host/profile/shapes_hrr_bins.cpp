@@ -22,7 +22,7 @@ template <typename Launches>
 void profile_chirp(std::vector<Profile>& all, const char* op, const std::string& shape, const DeviceChirp& chirp,
                    std::vector<NamedArray> arrays, const void* out, const Launches& launches) {
   arrays.push_back({"out", out, Role::kResult});
-  arrays.push_back({"chirp", chirp.tables().wave_re, Role::kTable});
+  arrays.push_back({"chirp", chirp.numbers(), Role::kTable});
   arrays.push_back({"twiddles", twiddle_table<double>(), Role::kTable});
   profile(all, op, shape, arrays, launches);
 }
@@ -34,38 +34,32 @@ void profile_chirps(std::vector<Profile>& all) {
   const Rows<double> v(kRows, kDim, 2);
   auto out = poisoned<double>(a.values.size());
   const auto map = [&](const char* op, SpectralMap kind) {
-    SpectralMapParams params = map_params(kind, a, v, kRows);
+    SpectralMapParams params = chirp.planned(map_params(kind, a, v, kRows));
     params.out = out.data();
     std::vector<NamedArray> arguments = {{"a", a.values.data()}};
     if (takes_direction(kind)) {
       arguments.push_back({"v", v.values.data()});
     }
-    profile_chirp(all, op, shape, chirp, arguments, out.data(), [&] {
-      launch_chirp_map<OneLength>(ChirpMapParams{params, chirp.tables()}, twiddle_table<double>(), HostLauncher{});
-    });
+    profile_chirp(all, op, shape, chirp, arguments, out.data(),
+                  [&] { launch_chirp<OneLength>(params, HostLauncher{}); });
   };
   map("inverse double", SpectralMap::kInverse);
   map("inverse_backward double", SpectralMap::kInverseBackward);
 
   for (const bool inverse : {false, true}) {
-    PackedSpectrumParams packed = packed_params(a, kRows, inverse);
+    PackedSpectrumParams packed = chirp.planned(packed_params(a, kRows, inverse));
     packed.out = out.data();
     profile_chirp(all, inverse ? "from_spectrum double" : "spectrum double", shape, chirp, {{"in", packed.in}},
-                  packed.out, [&] {
-                    launch_chirp_packed<OneLength>(ChirpPackedParams{packed, chirp.tables()}, twiddle_table<double>(),
-                                                   HostLauncher{});
-                  });
+                  packed.out, [&] { launch_chirp<OneLength>(packed, HostLauncher{}); });
   }
 
   constexpr int64_t kItems = 4;
   auto product = poisoned<double>(static_cast<std::size_t>(kRows / kItems * kDim));
-  MultibindParams multibind = multibind_params(a, kRows / kItems, kItems);
+  MultibindParams multibind = chirp.planned(multibind_params(a, kRows / kItems, kItems));
   multibind.out = product.data();
   profile_chirp(all, "multibind double", shape_of(multibind.rows, kItems, kDim), chirp,
-                {{"vectors", multibind.vectors}}, product.data(), [&] {
-                  launch_chirp_multibind<OneLength>(ChirpMultibindParams{multibind, chirp.tables()},
-                                                    twiddle_table<double>(), HostLauncher{});
-                });
+                {{"vectors", multibind.vectors}}, product.data(),
+                [&] { launch_chirp<OneLength>(multibind, HostLauncher{}); });
 }
 
 void profile_library_bins(std::vector<Profile>& all, int64_t rows, int64_t dim) {

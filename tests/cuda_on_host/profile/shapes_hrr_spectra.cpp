@@ -38,9 +38,8 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
     if (takes_direction(kind)) {
       arguments.push_back({"v", v.values.data()});
     }
-    profile_rows(all, op, shape, arguments, out.data(), [&] {
-      launch_spectral_map<OneLength>(Storage::kFloat, params, twiddle_table<float>(), HostLauncher{});
-    });
+    profile_rows(all, op, shape, arguments, out.data(),
+                 [&] { launch_spectra<float, OneLength>(Storage::kFloat, params, HostLauncher{}); });
   };
   map("inverse", SpectralMap::kInverse);
   map("inverse_backward", SpectralMap::kInverseBackward);
@@ -50,24 +49,21 @@ void profile_hrr_spectra(std::vector<Profile>& all) {
   for (const bool inverse : {false, true}) {
     PackedSpectrumParams packed = planned<float>(packed_params(a, kRows, inverse));
     packed.out = out.data();
-    profile_rows(all, inverse ? "from_spectrum" : "spectrum", shape, {{"in", a.values.data()}}, out.data(), [&] {
-      launch_packed_spectrum<OneLength>(Storage::kFloat, packed, twiddle_table<float>(), HostLauncher{});
-    });
+    profile_rows(all, inverse ? "from_spectrum" : "spectrum", shape, {{"in", a.values.data()}}, out.data(),
+                 [&] { launch_spectra<float, OneLength>(Storage::kFloat, packed, HostLauncher{}); });
   }
 
   SpectrumBindParams spectrum = planned<float>(spectrum_bind_params(a, v.values.data(), kRows));
   spectrum.out = out.data();
-  profile_rows(all, "bind_spectrum", shape, {{"a", a.values.data()}, {"spectrum", v.values.data()}}, out.data(), [&] {
-    launch_bind_spectrum<OneLength>(Storage::kFloat, spectrum, twiddle_table<float>(), HostLauncher{});
-  });
+  profile_rows(all, "bind_spectrum", shape, {{"a", a.values.data()}, {"spectrum", v.values.data()}}, out.data(),
+               [&] { launch_spectra<float, OneLength>(Storage::kFloat, spectrum, HostLauncher{}); });
 
   constexpr int64_t kItems = 4;
   MultibindParams multibind = planned<float>(multibind_params(a, kRows / kItems, kItems));
   auto product = poisoned<float>(static_cast<std::size_t>(multibind.rows * kDim));
   multibind.out = product.data();
-  profile_rows(
-      all, "multibind", shape_of(multibind.rows, kItems, kDim), {{"vectors", a.values.data()}}, product.data(),
-      [&] { launch_multibind<OneLength>(Storage::kFloat, multibind, twiddle_table<float>(), HostLauncher{}); });
+  profile_rows(all, "multibind", shape_of(multibind.rows, kItems, kDim), {{"vectors", a.values.data()}}, product.data(),
+               [&] { launch_spectra<float, OneLength>(Storage::kFloat, multibind, HostLauncher{}); });
 }
 
 }  // namespace torch_hrr::cuda_on_host::profile
