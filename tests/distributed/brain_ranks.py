@@ -197,7 +197,7 @@ def check_bytes(rank):
     split._network.areas["A"].k = 1000
     assert 12 * split._sent("A") == 12 * (200 + 200 + 64)
     split._network.areas["A"].k = 100_000
-    assert 12 * split._sent("A") == 12 * (20_000 + 512 + 64)
+    assert 12 * split._sent("A") == 12 * (20_000 + 4 * 141 + 64)
 
 
 def check(rank):

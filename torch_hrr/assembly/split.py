@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
@@ -29,8 +30,8 @@ from torch_hrr.runtime import resolve_device
 
 _ops = torch.ops.torch_hrr
 _Result = TypeVar("_Result")
-# What a rank sends beyond its share of the winners, for where they are not spread evenly: as many again, at most _MORE,
-# and _LEAST_MORE.
+# What a rank sends beyond its share of s winners, for where they are not spread evenly: as many again, at most _MORE or
+# 4 sqrt(s), which is four standard deviations and more, and _LEAST_MORE.
 _MORE, _LEAST_MORE = 512, 64
 # Sums are cut there, as rounds of a `Brain` do.
 _LARGEST_INPUT = 1 << 62
@@ -47,11 +48,11 @@ class SplitBrain(Described):
     ranks send what else may. Winners are those of `Brain`, bit for bit, with any number of ranks; every rank holds
     them, and which neurons ever won, of whole areas.
 
-    A rank sends 12 bytes a candidate: of r ranks in one message a round, for all areas, ``s + min(s, 512) + 64`` of an
-    area (s = k / r, at most k in all, an even number). Where all of these win, 8 bytes and as many candidates as a rank
-    can still have among the winners follow. A round sends 8 bytes more, and a call 24. By these ranks hear of failures,
-    and compare the brain and the arguments of a call: what is wrong or other on one of them is an error on all, before
-    anything changes.
+    A rank sends 12 bytes a candidate: of r ranks in one message a round, for all areas,
+    ``s + min(s, max(512, 4 sqrt(s))) + 64`` of an area (s = k / r, at most k in all, an even number). Where all of
+    these win, 8 bytes and as many candidates as a rank can still have among the winners follow. A round sends 8 bytes
+    more, and a call 24. By these ranks hear of failures, and compare the brain and the arguments of a call: what is
+    wrong or other on one of them is an error on all, before anything changes.
 
     A rank draws the synapses onto its neurons of those that begin to fire, from the start of a block of the random
     graph on, and keeps those drawn last; a GPU draws them from the first neuron on, twice where they learn, and keeps
@@ -489,7 +490,7 @@ class SplitBrain(Described):
         """How many candidates a rank sends first, an even number: its share of the winners, and what chance may add."""
         k = self._network.areas[target].k
         share = -(-k // self._ranks.count)
-        count = min(k, share + min(share, _MORE) + _LEAST_MORE)
+        count = min(k, share + min(share, max(_MORE, 4 * math.isqrt(share))) + _LEAST_MORE)
         return count + count % 2
 
     def _merged(self, target: str, best: tuple[Tensor, Tensor], count: int, told: Tensor) -> tuple[Tensor, Tensor]:
