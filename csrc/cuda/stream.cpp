@@ -1,3 +1,4 @@
+// The stream that work is queued on.
 #include <c10/cuda/CUDAStream.h>
 
 #include "csrc/execute.h"
