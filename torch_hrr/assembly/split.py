@@ -234,7 +234,7 @@ class SplitBrain(Described):
         self._local.plastic = network.plastic
         with self._calls.changing():
             targets = dict.fromkeys(target for _, target in (*plan.areas, *plan.stimuli))
-            left: Callable[[], None] = functools.partial(self._use, plan)
+            left: Callable[[], None] = functools.partial(self._use, plan, count)
             for _ in range(count):
                 left = functools.partial(self._grow, plan, self._choose(plan, targets, left))
             self._ranks.together(op, left, self._device)
@@ -371,12 +371,16 @@ class SplitBrain(Described):
         self._engine.first[_part(name)] = self._range(states[0].n).start
         self._order.append((name,))
 
-    def _use(self, plan: Plan) -> None:
-        """What fires for the first time comes into use."""
+    def _use(self, plan: Plan, rounds: int) -> None:
+        """What fires for the first time comes into use, and areas get memory for the slots that rounds may add."""
         for source, target in plan.areas:
             self._use_fiber(source, target, self._network.fiber_config(source, target))
         for stimulus, target in plan.stimuli:
             self._use_stimulus(stimulus, target)
+        for name in {name for pair in plan.areas for name in pair} | {target for _, target in plan.stimuli}:
+            for area in (self._local.areas[name], self._local.areas[_part(name)]):
+                # Winners that were set from outside may need slots, too.
+                self._local.reserve_area(area, min(area.n, int(area.slots[0, 0]) + (rounds + 1) * area.k))
 
     def _use_fiber(self, source: str, target: str, config: Mapping[str, Any]) -> FiberState:
         """The synapses from an area onto this rank's neurons of another."""
@@ -421,7 +425,6 @@ class SplitBrain(Described):
         self._engine.run([self._of_parts(plan, chosen)], 1)
         for target, (_, winners) in chosen.items():
             area = self._network.areas[target]
-            self._local.reserve_area(area, min(area.n, int(area.slots[0, 0]) + area.k))
             slots = slots_of_neurons(area, 0, winners)
             area.slots[0, 1] += (area.won[0, slots] == 0).sum()
             area.won[0, slots] = 1
@@ -650,9 +653,6 @@ class _PartEngine(ExactEngine):
         network = self._network
         parts = Parts(network, plan)
         layout, rates = parts.described(network.learns)
-        for area in parts.areas:
-            # As much as the operator asks for.
-            network.reserve_area(area, min(area.n, int(area.slots[0, 0]) + area.k))
         progress = torch.zeros(1, 1 + len(parts.fibers), dtype=torch.int64, device=network.device)
         found = self._project_part(parts, [network.numbers(), *parts.tensors(), progress], [1, 0, *layout], rates)
         return dict(zip(parts.names, zip(*found, strict=True), strict=True))
