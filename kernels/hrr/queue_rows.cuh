@@ -9,13 +9,8 @@
 namespace torch_hrr::kernels {
 
 // mixed_rows.cu
-void queue_mixed(const CudaCall& call, const BindParams& params);
-void queue_mixed(const CudaCall& call, const BindBackwardParams& params);
-void queue_mixed(const CudaCall& call, const BindSuperposeParams& params);
-void queue_mixed(const CudaCall& call, const SpectralMapParams& params);
-void queue_mixed(const CudaCall& call, const MultibindParams& params);
-void queue_mixed(const CudaCall& call, const PackedSpectrumParams& params);
-void queue_mixed(const CudaCall& call, const SpectrumBindParams& params);
+template <typename Params>
+void queue_mixed(const CudaCall& call, const Params& params);
 
 // chirp.cu
 void queue_chirp(const CudaCall& call, const SpectralMapParams& params);
