@@ -164,6 +164,16 @@ def beside(made: Tensor, other: Tensor) -> Tensor:
     return DTensor.from_local(made, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
+def drawn_beside(drawn: Tensor, other: Tensor) -> Tensor:
+    """As `beside`, of what every rank has drawn by itself: all get what the first has drawn."""
+    if not hasattr(other, "placements"):
+        return drawn
+    from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+
+    mesh = cast(DTensor, other).device_mesh
+    return distribute_tensor(drawn, mesh, [Replicate()] * mesh.ndim)
+
+
 def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The numbers of the different rows of a divided table that ids name, these rows, whole, and ids as places in them.
 

@@ -1,4 +1,4 @@
-// Fields [..., D, H, W, C] as the operators check them and as kernels take them, and the CUDA side.
+// Fields [..., D, H, W, C] as the operators check them and as kernels take them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

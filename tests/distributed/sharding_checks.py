@@ -183,6 +183,11 @@ def check_public(rank, mesh):
         key=distribute_tensor(key, mesh, [Replicate()]),
     )
     assert same(noisy, field.evolve(fields, 0.1, 0.1, noise=0.5, key=key))
+    # A key that nobody gives is the one that the first rank draws.
+    torch.manual_seed(rank)
+    noisy = field.evolve(distribute_tensor(fields, mesh, [Shard(4)]), 0.1, 0.1, noise=0.5)
+    torch.manual_seed(0)
+    assert same(noisy, field.evolve(fields, 0.1, 0.1, noise=0.5))
 
 
 def check(rank, mesh):

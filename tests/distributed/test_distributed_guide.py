@@ -1,5 +1,7 @@
 """The guide's snippets run, on one rank."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -32,6 +34,18 @@ def test_snippets_run():
     start = names["start"].detach().clone().requires_grad_()
     field.evolve(start, 0.02, 0.1, 4).square().sum().backward()
     assert torch.equal(names["start"].grad, start.grad)
+
+
+def test_snippets_run_on_the_ranks_of_torchrun(tmp_path):
+    """With the one change of which the page tells."""
+    page, alone = GUIDE.read_text(), ", store=dist.HashStore(), rank=0, world_size=1"
+    assert page.count(alone) == 1
+    program = tmp_path / "page.py"
+    program.write_text("".join(re.findall(r"^```python\n(.*?)^```$", page.replace(alone, ""), re.M | re.S)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_figures_of_two_ranks_are_those_of_the_page():

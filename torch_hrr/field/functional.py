@@ -23,6 +23,7 @@ from torch_hrr._checks import (
 )
 from torch_hrr._ops import ops as _ops
 from torch_hrr._progress import Progress, in_parts, ticking
+from torch_hrr._sharding import drawn_beside
 from torch_hrr._spec import Device, Seed, takes
 from torch_hrr.runtime.device import resolve_parameter_device
 
@@ -74,7 +75,7 @@ def evolve(
         stencil: "laplace", "box" or "binomial".
         noise: standard deviation of the noise that a step adds, >= 0.
         key: ``[2]``, uint64 or int64, as `random_key` makes it, on the field's device; None draws one where noise is
-            above 0.
+            above 0, of a field on several ranks the first rank.
         generator: draws that key; None means torch's default one.
         out: optional result of the field's shape and dtype that shares no memory with it; decay and diffusion are
             floats then, and there is no gradient.
@@ -109,7 +110,7 @@ def evolve(
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(f"{op}: generator must be a torch.Generator or None, got {type(generator).__name__}")
     if noise > 0 and key is None:
-        key = drawn_key(field.device, generator)
+        key = drawn_beside(drawn_key(field.device, generator), field)
     tick = ticking(op, progress)
     seconds = _SECONDS_WITH_NOISE if noise > 0 else _SECONDS
     with named("field_evolve", op):
