@@ -33,8 +33,9 @@ Tensor products_of_others(const Tensor& vectors) {
   const Tensor unpaired = vectors.narrow(-2, 2 * pairs, items - 2 * pairs);
   const Tensor others = products_of_others(at::cat({torch_hrr::bind(left, right), unpaired}, -2));
   const Tensor of_pairs = others.narrow(-2, 0, pairs);
-  return at::cat({torch_hrr::bind(of_pairs, right), torch_hrr::bind(of_pairs, left),
-                  others.narrow(-2, pairs, items - 2 * pairs)}, -2);
+  return at::cat(
+      {torch_hrr::bind(of_pairs, right), torch_hrr::bind(of_pairs, left), others.narrow(-2, pairs, items - 2 * pairs)},
+      -2);
 }
 
 // [..., D] and [..., K, D] give [..., K, D].
