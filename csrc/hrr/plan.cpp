@@ -130,10 +130,10 @@ std::string on_cuda(const Planned& of, Storage storage, int64_t dim, int64_t sha
                       " complex numbers (kernels/fft/fft.cuh)");
     case RowPath::kMixed:
       return c10::str("a block each, as ", counted(dim % 2 == 0 ? dim / 2 : dim, "complex number"),
-                      " in shared memory (kernels/hrr/mixed_rows.cuh)");
+                      " in shared memory (kernels/hrr/mixed_row.cuh)");
     case RowPath::kDoubleChirp:
       return c10::str("by Bluestein's algorithm in double over ", plan.length,
-                      " complex numbers (kernels/hrr/chirp.cuh)");
+                      " complex numbers (kernels/hrr/chirp_row.cuh)");
     default:
       return of.otherwise;
   }

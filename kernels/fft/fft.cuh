@@ -111,10 +111,9 @@ struct RowFft {
            static_cast<std::size_t>(threads / kWarpSize) * sizeof(T);
   }
 
-  // rank: thread_rank()
-  KERNEL_DEVICE RowFft(const Point* twiddle_table, int rank) : twiddles(twiddle_table) {
-    thread = rank % kThreads;
-    row = rank / kThreads;
+  KERNEL_DEVICE explicit RowFft(const Point* twiddle_table) : twiddles(twiddle_table) {
+    thread = thread_rank() % kThreads;
+    row = thread_rank() / kThreads;
     exchange = dynamic_shared<Point>();
     first_point = row * kRowPoints;
     partials = reinterpret_cast<T*>(exchange + rows_per_block() * kRowPoints);
@@ -141,56 +140,36 @@ struct RowFft {
     }
   }
 
-  // True in the whole team if it is true in one of its threads; a barrier.
-  KERNEL_DEVICE bool team_any(bool predicate) const {
-    if constexpr (kTeamIsWarp) {
-      return warp_any(predicate);
-    } else {
-      return block_any(predicate);
-    }
-  }
-
   // combine over the threads of a row in an order that depends on kLog2 alone; every thread gets the same bits.
-  template <typename Combine>
-  KERNEL_DEVICE T row_reduce(T value, Combine combine) const {
+  template <typename V, typename Combine>
+  KERNEL_DEVICE V row_reduce(V value, const Combine& combine) const {
+    static_assert(sizeof(V) <= sizeof(T));
+    [[maybe_unused]] V* const of_warps = reinterpret_cast<V*>(partials);
     constexpr int kLanes = kTeamIsWarp ? kThreads : kWarpSize;
-    for (int mask = kLanes / 2; mask > 0; mask /= 2) {
-      value = combine(value, shuffle_xor(value, mask));
-    }
+    const auto among = [&](int lanes) {
+      for (int mask = lanes / 2; mask > 0; mask /= 2) {
+        value = combine(value, shuffle_xor(value, mask));
+      }
+    };
+    among(kLanes);
     if constexpr (!kTeamIsWarp) {
       constexpr int kWarps = kThreads / kWarpSize;
       if (lane_index() == 0) {
-        partials[warp_index()] = value;
+        of_warps[warp_index()] = value;
       }
       block_sync();
-      value = partials[row * kWarps];
-      for (int warp = 1; warp < kWarps; ++warp) {
-        value = combine(value, partials[row * kWarps + warp]);
-      }
+      value = of_warps[row * kWarps + lane_index() % kWarps];
+      among(kWarps);
       block_sync();
     }
     return value;
   }
 
-  struct Sum {
-    KERNEL_DEVICE T operator()(T a, T b) const {
-      return a + b;
-    }
-  };
-  struct Largest {
-    KERNEL_DEVICE T operator()(T a, T b) const {
-      return a < b ? b : a;
-    }
-  };
-
   KERNEL_DEVICE T row_sum(T value) const {
-    return row_reduce(value, Sum{});
+    return row_reduce(value, [](T a, T b) { return a + b; });
   }
-  KERNEL_DEVICE T row_max(T value) const {
-    return row_reduce(value, Largest{});
-  }
-  KERNEL_DEVICE bool row_any(bool predicate) const {
-    return row_max(predicate ? T{1} : T{0}) > T{0};
+  KERNEL_DEVICE uint32_t row_max(uint32_t value) const {
+    return row_reduce(value, [](uint32_t a, uint32_t b) { return a < b ? b : a; });
   }
 
   // Point n of the row, in the exchange buffer: where the last stage of an inverse reads it.

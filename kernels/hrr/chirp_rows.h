@@ -1,11 +1,9 @@
-// Parameters of the CUDA kernels that take the spectra of rows of any length by Bluestein's sum.
+// Tables and lengths of the CUDA kernels that take the spectra of rows of any length by Bluestein's sum.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/fft/twiddles.h"
-#include "kernels/hrr/packed_spectrum.h"
-#include "kernels/hrr/spectral_map.h"
 
 namespace torch_hrr::kernels {
 
@@ -27,20 +25,6 @@ struct ChirpTables {
         to_bins_im(to_bins_re + length),
         to_row_re(to_bins_im + length),
         to_row_im(to_row_re + length) {}
-};
-
-// Rows in double.
-struct ChirpMapParams {
-  SpectralMapParams map;
-  ChirpTables tables;
-};
-struct ChirpMultibindParams {
-  MultibindParams multibind;
-  ChirpTables tables;
-};
-struct ChirpPackedParams {
-  PackedSpectrumParams packed;
-  ChirpTables tables;
 };
 
 // L = D + D/2 and more complex points must be among the device's transforms.

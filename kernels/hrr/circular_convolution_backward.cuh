@@ -1,243 +1,177 @@
-// The kernel of the gradients of bind, unbind and bind_normalize for rows that the native transforms reach.
+// Kernels of the gradients of bind, unbind and bind_normalize.
 //
 // y = a conv b:    grad_a = corr(g, b), grad_b = corr(g, a)
 // y = corr(a, b):  grad_a = conv(g, b), grad_b = corr(a, g)
 // Normalised, c = a conv b, n = norm2(c): g is first replaced by (g - c (c.g) / n^2) / n where n > eps, else g / eps,
 // and 0 where n = 0 < eps.
+//
+// Each gradient of a plain product reads the other operand alone, so NaN in one operand leaves its own gradient. Rows
+// in registers keep the spectra of all three operands; in shared memory two rows have room, so that operands are
+// transformed again for their gradients.
 #pragma once
 
-#include "kernels/hrr/pair_products.cuh"
-#include "kernels/hrr/row_io.cuh"
+#include "kernels/hrr/fft_row.cuh"
+#include "kernels/hrr/mixed_row.cuh"
 
 namespace torch_hrr::kernels {
 
-template <typename T, int kLog2>
-struct GradientRow : ThreadRow<T, kLog2> {
-  using Base = ThreadRow<T, kLog2>;
-  using Base::dim;
-  using Base::exists;
-  using Base::fft;
-  using Base::r;
-  using Base::row_dim;
-  using typename Base::Fft;
-  using Bins = Complex<T>[kPointsPerThread];
+// The product that is the gradient of an operand: of g and the other operand, or of that and g.
+struct GradientProduct {
+  Product kind;
+  bool swapped;
 
-  struct State {
-    bool stored_a = false;
-    bool stored_b = false;
-  };
+  KERNEL_DEVICE GradientProduct(Product product, bool of_b)
+      : kind(of_b || product == Product::kConvolution ? Product::kCorrelation : Product::kConvolution),
+        swapped(of_b && product == Product::kCorrelation) {}
+};
 
-  // The operands are scaled by 2^-these.
-  struct Exponents {
-    int grad = 0;
-    int a = 0;
-    int b = 0;
-  };
+// What normalisation makes of a gradient: (g - projection c) factor 2^exponent, for norm2(c)^2 = squared and c.g = dot,
+// where c stands for c 2^exponent_c.
+template <typename T>
+struct NormalizedGradient {
+  T projection = 0;
+  T factor = 1;
+  int exponent = 0;
 
-  StoredInput<T> grad;
-  StoredInput<T> a;
-  StoredInput<T> b;
-  StoredOutput<T> grad_a;  // null where the gradient is not wanted
-  StoredOutput<T> grad_b;
-  double eps;
-  Product product;
-  bool normalize;
-
-  KERNEL_DEVICE GradientRow(const TwiddlePoint<T>* twiddles, int rank, const BindBackwardParams& params,
-                            Storage storage)
-      : Base(twiddles, params.rows, params.dim, rank),
-        grad(stored_input<T>(params.grad, storage) + placed_row(params.map, 0, r)),
-        a(stored_input<T>(params.a, storage) + placed_row(params.map, 1, r)),
-        b(stored_input<T>(params.b, storage) + placed_row(params.map, 2, r)),
-        grad_a(stored_output<T>(params.grad_a, storage)),
-        grad_b(stored_output<T>(params.grad_b, storage)),
-        eps(params.eps),
-        product(params.product),
-        normalize(params.normalize) {}
-
-  KERNEL_DEVICE bool padded() const {
-    return dim != 2 * Fft::kPoints;
-  }
-  // Each gradient of a plain product reads the other operand alone, so NaN in one operand leaves its own gradient.
-  KERNEL_DEVICE bool reads_a() const {
-    return normalize || grad_b.exists();
-  }
-  KERNEL_DEVICE bool reads_b() const {
-    return normalize || grad_a.exists();
-  }
-
-  KERNEL_DEVICE MeasuredRow measure(StoredInput<T> row) const {
-    return measure_row(fft, row, row_dim);
-  }
-
-  // Notes whether the row is not zero, where that may matter.
-  KERNEL_DEVICE void load_bins(StoredInput<T> row, int exponent, Bins& bins, bool& nonzero) const {
-    load_row(fft, row, row_dim, bins);
-    scale_down(bins, exponent);
-    nonzero = normalize && any_nonzero(bins);
-    fft.forward(bins);
-  }
-
-  KERNEL_DEVICE static void swap_bins(Bins& x, Bins& y) {
-    for (int i = 0; i < kPointsPerThread; ++i) {
-      const Complex<T> old = x[i];
-      x[i] = y[i];
-      y[i] = old;
-    }
-  }
-
-  // The scale of a normalised gradient for norm2(c)^2 = squared and c.g = dot: bins or elements of g become
-  // (g - projection c) factor 2^exponent.
-  KERNEL_DEVICE void project(T squared, T dot, const Exponents& of, T& projection, T& factor, int& exponent_a,
-                             int& exponent_b) const {
-    const NormalizingScale<T> scale(squared, of.a + of.b, eps);
+  NormalizedGradient() = default;
+  KERNEL_DEVICE NormalizedGradient(T squared, T dot, int exponent_c, double eps) {
+    const NormalizingScale<T> scale(squared, exponent_c, eps);
     projection = scale.above_eps ? dot / squared : T{0};
     factor = gradient_factor(scale, squared, eps);
-    // scale.exponent is that of 1 / max(n, eps) times c's own; the gradient has g's exponent in c's place.
-    exponent_a = of.grad - of.a + scale.exponent;
-    exponent_b = of.grad - of.b + scale.exponent;
-  }
-
-  // Stores x (*) y times factor 2^exponent. A row that is not usable, or whose result left the range of T, is left out,
-  // true in the whole team if there is one.
-  KERNEL_DEVICE bool store_product(Product kind, const Bins& x, const Bins& y, T factor, int exponent, bool usable,
-                                   bool scaled, bool& stored, StoredOutput<T> target) const {
-    Bins v;
-    T c[kPointsPerThread];
-    multiply_bins(fft, kind, x, y, v);
-    scale_points(v, factor / Fft::kPoints);
-    fft.inverse(v);
-    bool good = true;
-    if (padded()) {
-      fold_row(fft, v, dim, kind, c);
-      good = all_finite(c);
-    } else {
-      good = all_finite(v);
-    }
-    good = good && usable;
-    const bool repeat = !scaled && fft.team_any(exists() && !good);
-    if (repeat) {
-      good = !fft.row_any(!good);
-    }
-    if (exists() && !stored && (good || scaled)) {
-      if (padded()) {
-        store_folded(fft, c, dim, T{1}, exponent, target + r * dim);
-      } else {
-        store_row(fft, v, exponent, target + r * dim);
-      }
-      stored = true;
-    }
-    return repeat;
-  }
-
-  // True in the whole team if a row must go through this again.
-  KERNEL_DEVICE bool run(bool scaled, State& state) const {
-    const Exponents of = scaled ? prepare(state) : Exponents{};
-    Bins bins_a;
-    Bins bins_b;
-    Bins bins_grad;
-    bool nonzero_a = false;
-    bool nonzero_b = false;
-    bool nonzero_grad = false;
-    if (reads_a()) {
-      load_bins(a, of.a, bins_a, nonzero_a);
-    }
-    if (reads_b()) {
-      load_bins(b, of.b, bins_b, nonzero_b);
-    }
-    T factor = 1;
-    int exponent_a = of.grad + of.b;
-    int exponent_b = of.grad + of.a;
-    bool usable = true;
-    if (!normalize || !padded()) {
-      load_bins(grad, of.grad, bins_grad, nonzero_grad);
-    }
-    if (normalize) {
-      Bins c;
-      multiply_bins(fft, Product::kConvolution, bins_a, bins_b, c);
-      T squared;
-      T projection;
-      if (!padded()) {
-        // Parseval: c.g = Re sum C_k conj(G_k) / M, so the gradient never leaves the frequency domain.
-        constexpr T kInversePoints = T{1} / Fft::kPoints;
-        squared = fft.row_sum(inner_product(c, c)) * kInversePoints;
-        const T dot = fft.row_sum(inner_product(c, bins_grad)) * kInversePoints;
-        project(squared, dot, of, projection, factor, exponent_a, exponent_b);
-        for (int i = 0; i < kPointsPerThread; ++i) {
-          bins_grad[i] = {multiply_add(-projection, c[i].re, bins_grad[i].re),
-                          multiply_add(-projection, c[i].im, bins_grad[i].im)};
-        }
-      } else {
-        // A padded spectrum is not that of the folded row: norm and projection are taken in the time domain.
-        T row_c[kPointsPerThread];
-        T row_grad[kPointsPerThread];
-        scale_points(c, T{1} / Fft::kPoints);
-        fft.inverse(c);
-        fold_row(fft, c, dim, Product::kConvolution, row_c);
-        load_folded(fft, grad, row_dim, row_grad);
-        const T factor_of_grad = exact_power<T>(-of.grad);
-        T sum_squares = 0;
-        T sum_products = 0;
-        for (int i = 0; i < kPointsPerThread; ++i) {
-          row_grad[i] *= factor_of_grad;
-          nonzero_grad = nonzero_grad || row_grad[i] != T{0};
-          sum_squares = multiply_add(row_c[i], row_c[i], sum_squares);
-          sum_products = multiply_add(row_c[i], row_grad[i], sum_products);
-        }
-        squared = fft.row_sum(sum_squares);
-        const T dot = fft.row_sum(sum_products);
-        project(squared, dot, of, projection, factor, exponent_a, exponent_b);
-        for (int i = 0; i < kPointsPerThread; ++i) {
-          row_grad[i] = multiply_add(-projection, row_c[i], row_grad[i]);
-        }
-        unfold_row(fft, row_grad, bins_grad);
-        fft.forward(bins_grad);
-      }
-      usable = scaled || safe_squared_norm(squared);
-      if (fft.team_any(!usable)) {
-        // Rows of zeros leave the safe range, but what they give is zero as it stands.
-        const bool zero_grad = !fft.row_any(nonzero_grad);
-        const bool zero_a = !fft.row_any(nonzero_a);
-        const bool zero_b = !fft.row_any(nonzero_b);
-        usable = usable || (squared == T{0} && (zero_grad || (zero_a && zero_b)));
-      }
-    }
-    bool repeat = false;
-    if (grad_a.exists()) {
-      const Product kind = product == Product::kConvolution ? Product::kCorrelation : Product::kConvolution;
-      repeat = store_product(kind, bins_grad, bins_b, factor, exponent_a, usable, scaled, state.stored_a, grad_a);
-    }
-    if (grad_b.exists()) {
-      if (product == Product::kCorrelation) {
-        swap_bins(bins_grad, bins_a);
-      }
-      const bool again = store_product(Product::kCorrelation, bins_grad, bins_a, factor, exponent_b, usable, scaled,
-                                       state.stored_b, grad_b);
-      repeat = repeat || again;
-    }
-    return repeat;
-  }
-
-  // Measures the operands; a gradient that reads one which is not finite is NaN.
-  KERNEL_DEVICE Exponents prepare(State& state) const {
-    const MeasuredRow of_grad = measure(grad);
-    const MeasuredRow of_a = reads_a() ? measure(a) : MeasuredRow{};
-    const MeasuredRow of_b = reads_b() ? measure(b) : MeasuredRow{};
-    const bool finite = of_grad.finite && (!normalize || (of_a.finite && of_b.finite));
-    if (grad_a.exists()) {
-      this->store_nan_unless(finite && of_b.finite, grad_a + r * dim, state.stored_a);
-    }
-    if (grad_b.exists()) {
-      this->store_nan_unless(finite && of_a.finite, grad_b + r * dim, state.stored_b);
-    }
-    return {of_grad.exponent, of_a.exponent, of_b.exponent};
+    // scale.exponent is that of 1 / max(n, eps) times c's own.
+    exponent = scale.exponent - exponent_c;
   }
 };
 
 template <typename T, int kLog2>
 __global__ void __launch_bounds__(kBlockThreads<kLog2>)
     product_backward_kernel(BindBackwardParams params, Storage storage, const TwiddlePoint<T>* twiddles) {
-  run_row<GradientRow<T, kLog2>>(twiddles, params, storage);
+  using Row = FftRow<T, kLog2>;
+  const Row row(twiddles, params.rows, params.dim);
+  const auto operand_of = [&](const void* rows, int operand) {
+    return stored_input<T>(rows, storage) + placed_row(params.map, operand, row.r);
+  };
+  typename Row::Spectrum of_a{};
+  typename Row::Spectrum of_b{};
+  typename Row::Spectrum of_grad{};
+  MeasuredRow measured_a;
+  MeasuredRow measured_b;
+  MeasuredRow measured_grad;
+  if (params.normalize || params.grad_b != nullptr) {
+    measured_a = row.load(operand_of(params.a, 1), of_a);
+  }
+  if (params.normalize || params.grad_a != nullptr) {
+    measured_b = row.load(operand_of(params.b, 2), of_b);
+  }
+  const bool in_time = params.normalize && row.padded();
+  if (!in_time) {
+    measured_grad = row.load(operand_of(params.grad, 0), of_grad);
+  }
+  NormalizedGradient<T> of_norm;
+  if (params.normalize) {
+    typename Row::Spectrum c{};
+    row.multiply(Product::kConvolution, of_a, of_b, c);
+    const int exponent_c = measured_a.exponent + measured_b.exponent;
+    if (!in_time) {
+      // Parseval: the gradient never leaves the frequency domain.
+      const T dot = row.fft.row_sum(inner_product(c.v, of_grad.v)) * static_cast<T>(row.share());
+      of_norm = NormalizedGradient<T>(row.squared_norm(c), dot, exponent_c, params.eps);
+      for (int i = 0; i < kPointsPerThread; ++i) {
+        of_grad.v[i] = {multiply_add(-of_norm.projection, c.v[i].re, of_grad.v[i].re),
+                        multiply_add(-of_norm.projection, c.v[i].im, of_grad.v[i].im)};
+      }
+    } else {
+      // A padded spectrum is not that of the folded row: norm and projection are taken in the time domain.
+      T row_c[kPointsPerThread];
+      T row_grad[kPointsPerThread];
+      scale_points(c.v, static_cast<T>(row.share()));
+      row.fft.inverse(c.v);
+      fold_row(row.fft, c.v, row.dim, Product::kConvolution, row_c);
+      load_folded(row.fft, operand_of(params.grad, 0), row.row_dim, row_grad);
+      measured_grad = scale_to_range(row.fft, row_grad);
+      T sum_squares = 0;
+      T sum_products = 0;
+      for (int i = 0; i < kPointsPerThread; ++i) {
+        sum_squares = multiply_add(row_c[i], row_c[i], sum_squares);
+        sum_products = multiply_add(row_c[i], row_grad[i], sum_products);
+      }
+      const T squared = row.fft.row_sum(sum_squares);
+      of_norm = NormalizedGradient<T>(squared, row.fft.row_sum(sum_products), exponent_c, params.eps);
+      for (int i = 0; i < kPointsPerThread; ++i) {
+        row_grad[i] = multiply_add(-of_norm.projection, row_c[i], row_grad[i]);
+      }
+      unfold_row(row.fft, row_grad, of_grad.v);
+      row.fft.forward(of_grad.v);
+    }
+    measured_grad.finite = measured_grad.finite && measured_a.finite && measured_b.finite;
+  }
+  measured_grad.exponent += of_norm.exponent;
+  const auto store = [&](bool is_b, const MeasuredRow& other, typename Row::Spectrum& of_other, void* target) {
+    if (target == nullptr) {
+      return;
+    }
+    const GradientProduct product(params.product, is_b);
+    if (product.swapped) {
+      for (int i = 0; i < kPointsPerThread; ++i) {
+        const Complex<T> old = of_other.v[i];
+        of_other.v[i] = of_grad.v[i];
+        of_grad.v[i] = old;
+      }
+    }
+    // a's gradient is stored first and leaves g; b's is the last.
+    row.multiply(product.kind, of_grad, of_other, of_other);
+    row.store_product(of_other, product.kind, of_norm.factor,
+                      {measured_grad.exponent + other.exponent, measured_grad.finite && other.finite, false}, false, 0,
+                      stored_output<T>(target, storage) + row.r * row.dim);
+  };
+  store(false, measured_b, of_b, params.grad_a);
+  store(true, measured_a, of_a, params.grad_b);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMixedThreads<T>)
+    mixed_backward_kernel(BindBackwardParams params, Storage storage, const MixedPlan* plan) {
+  const MixedRow<T> row(plan, 2);
+  auto of_grad = row.spectrum(0);
+  auto of_other = row.spectrum(1);
+  // Placed where they are loaded: kept through the transforms, the addresses would cost registers.
+  const auto operand_of = [&](const void* rows, int operand) {
+    return stored_input<T>(rows, storage) + placed_row(params.map, operand, row.r);
+  };
+  NormalizedGradient<T> of_norm;
+  MeasuredRow measured_grad;
+  if (params.normalize) {
+    const MeasuredRow measured_a = row.load(operand_of(params.a, 1), of_grad);
+    const MeasuredRow measured_b = row.load(operand_of(params.b, 2), of_other);
+    row.multiply(Product::kConvolution, of_grad, of_other, of_grad);
+    const T squared = row.squared_norm(of_grad);
+    measured_grad = row.load(operand_of(params.grad, 0), of_other);
+    of_norm = {squared, row.inner_product_of(of_grad, of_other), measured_a.exponent + measured_b.exponent, params.eps};
+    row.for_each_point([&](int n) {
+      const Complex<T> c = row.point(of_grad, n);
+      const Complex<T> g = row.point(of_other, n);
+      row.set(of_grad, n,
+              {multiply_add(-of_norm.projection, c.re, g.re), multiply_add(-of_norm.projection, c.im, g.im)});
+    });
+    measured_grad.finite = measured_grad.finite && measured_a.finite && measured_b.finite;
+    measured_grad.exponent += of_norm.exponent;
+  } else {
+    measured_grad = row.load(operand_of(params.grad, 0), of_grad);
+  }
+#pragma unroll 1
+  for (int operand = 0; operand < 2; ++operand) {
+    const bool is_b = operand == 1;
+    void* const target = is_b ? params.grad_b : params.grad_a;
+    if (target == nullptr) {
+      continue;
+    }
+    const MeasuredRow other = row.load(is_b ? operand_of(params.a, 1) : operand_of(params.b, 2), of_other);
+    const GradientProduct product(params.product, is_b);
+    row.multiply(product.kind, product.swapped ? of_other : of_grad, product.swapped ? of_grad : of_other, of_other);
+    row.store_product(of_other, product.kind, of_norm.factor,
+                      {measured_grad.exponent + other.exponent, measured_grad.finite && other.finite, false}, false, 0,
+                      stored_output<T>(target, storage) + row.r * row.dim);
+  }
 }
 
 }  // namespace torch_hrr::kernels

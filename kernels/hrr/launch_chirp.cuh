@@ -1,8 +1,9 @@
 // Which kernel Bluestein's sum takes; `launch_kernel` as in launch_transform.cuh.
 #pragma once
 
-#include "kernels/hrr/chirp.cuh"
 #include "kernels/hrr/launch_transform.cuh"
+#include "kernels/hrr/packed_spectrum.cuh"
+#include "kernels/hrr/spectral_map.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -18,21 +19,21 @@ template <typename Lengths = AllLengths, typename LaunchKernel>
 void launch_chirp(const SpectralMapParams& params, const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return chirp_map_kernel<decltype(log2)::value>; };
   launch_transform<double, Lengths>("chirp_map", chirp_points(params.plan), params, kernel, launch_kernel, threads,
-                                    ChirpMapParams{params, chirp_tables(params.plan, params.dim)});
+                                    params, chirp_tables(params.plan, params.dim));
 }
 
 template <typename Lengths = AllLengths, typename LaunchKernel>
 void launch_chirp(const MultibindParams& params, const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return chirp_multibind_kernel<decltype(log2)::value>; };
   launch_transform<double, Lengths>("chirp_multibind", chirp_points(params.plan), params, kernel, launch_kernel,
-                                    threads, ChirpMultibindParams{params, chirp_tables(params.plan, params.dim)});
+                                    threads, params, chirp_tables(params.plan, params.dim));
 }
 
 template <typename Lengths = AllLengths, typename LaunchKernel>
 void launch_chirp(const PackedSpectrumParams& params, const LaunchKernel& launch_kernel, int threads = 0) {
   const auto kernel = [](auto log2) { return chirp_packed_kernel<decltype(log2)::value>; };
   launch_transform<double, Lengths>("chirp_packed", chirp_points(params.plan), params, kernel, launch_kernel, threads,
-                                    ChirpPackedParams{params, chirp_tables(params.plan, params.dim)});
+                                    params, chirp_tables(params.plan, params.dim));
 }
 
 }  // namespace torch_hrr::kernels

@@ -1,8 +1,9 @@
-// Which block and shared memory the kernels of mixed_rows.cuh take; `launch_kernel` as in launch_transform.cuh.
+// Which block and shared memory kernels of rows in shared memory take; `launch_kernel` as in launch_transform.cuh.
 #pragma once
 
 #include "kernels/hrr/launch_product.cuh"
-#include "kernels/hrr/mixed_rows.cuh"
+#include "kernels/hrr/packed_spectrum.cuh"
+#include "kernels/hrr/spectral_map.cuh"
 
 namespace torch_hrr::kernels {
 
@@ -22,19 +23,19 @@ void launch_mixed_rows(const char* name, const Params& params, int buffers, cons
                 static_cast<const MixedPlan*>(params.plan.table));
 }
 
-template <typename T, typename LaunchKernel>
+template <typename T, bool kManyItems, typename LaunchKernel>
 void launch_mixed_product(const char* name, Storage storage, const BindSuperposeParams& params, Product product,
                           const LaunchKernel& launch_kernel) {
-  launch_mixed_rows<T>(name, params, mixed_product_buffers(params.items), mixed_product_kernel<T>, launch_kernel,
+  launch_mixed_rows<T>(name, params, kProductBuffers<kManyItems>, mixed_product_kernel<T, kManyItems>, launch_kernel,
                        product, storage);
 }
 template <typename T, typename LaunchKernel>
 void launch_mixed(Storage storage, const BindParams& params, const LaunchKernel& launch_kernel) {
-  launch_mixed_product<T>("bind", storage, sum_of_one(params), params.product, launch_kernel);
+  launch_mixed_product<T, false>("bind", storage, sum_of_one(params), params.product, launch_kernel);
 }
 template <typename T, typename LaunchKernel>
 void launch_mixed(Storage storage, const BindSuperposeParams& params, const LaunchKernel& launch_kernel) {
-  launch_mixed_product<T>("bind_superpose", storage, params, Product::kConvolution, launch_kernel);
+  launch_mixed_product<T, true>("bind_superpose", storage, params, Product::kConvolution, launch_kernel);
 }
 template <typename T, typename LaunchKernel>
 void launch_mixed(Storage storage, const BindBackwardParams& params, const LaunchKernel& launch_kernel) {

@@ -73,9 +73,9 @@ struct AccumulatePairs {
 
 // target = a (*) b; target may be a or b.
 template <typename T, int kLog2>
-KERNEL_DEVICE_STEP void multiply_bins(const RowFft<T, kLog2>& fft, Product product,
-                                      const Complex<T> (&a)[kPointsPerThread], const Complex<T> (&b)[kPointsPerThread],
-                                      Complex<T> (&target)[kPointsPerThread]) {
+KERNEL_DEVICE_STEP void multiply_pairs(const RowFft<T, kLog2>& fft, Product product,
+                                       const Complex<T> (&a)[kPointsPerThread], const Complex<T> (&b)[kPointsPerThread],
+                                       Complex<T> (&target)[kPointsPerThread]) {
   if (product == Product::kConvolution) {
     MultiplyPairs<Product::kConvolution, T> visit{a, b, target};
     for_each_pair(fft, visit);

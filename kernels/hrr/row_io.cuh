@@ -1,4 +1,4 @@
-// Rows of the transform kernels in and out of memory: loads, stores, folding, and what is measured of them.
+// Rows of the kernels in and out of memory, as RowFft keeps them in registers: loads, stores, folding, scaling.
 #pragma once
 
 #include "kernels/cuda/element_run.cuh"
@@ -54,24 +54,33 @@ KERNEL_DEVICE_STEP void load_row(const RowFft<T, kLog2>& fft, StoredInput<T> row
 }
 
 template <typename T>
-KERNEL_DEVICE void copy_points(const Complex<T> (&v)[kPointsPerThread], Complex<T> (&target)[kPointsPerThread]) {
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    target[i] = v[i];
-  }
-}
-template <typename T>
 KERNEL_DEVICE void scale_points(Complex<T> (&v)[kPointsPerThread], T factor) {
   for (int i = 0; i < kPointsPerThread; ++i) {
     v[i] = {v[i].re * factor, v[i].im * factor};
   }
 }
 
-// v <- v 2^-exponent for an exponent of scale_exponent: 0 unless the row left the safe range before.
 template <typename T>
-KERNEL_DEVICE void scale_down(Complex<T> (&v)[kPointsPerThread], int exponent) {
-  if (exponent != 0) {
-    scale_points(v, exact_power<T>(-exponent));
+KERNEL_DEVICE void scale_points(T (&v)[kPointsPerThread], T factor) {
+  for (int i = 0; i < kPointsPerThread; ++i) {
+    v[i] *= factor;
   }
+}
+
+// Scales a row whose numbers, real or complex, its threads hold near 1, unless it is near enough as it stands. Every
+// thread gets the same; a barrier of the team.
+template <typename T, int kLog2, typename Number>
+KERNEL_DEVICE_STEP MeasuredRow scale_to_range(const RowFft<T, kLog2>& fft, Number (&v)[kPointsPerThread]) {
+  uint32_t largest = 0;
+  for (int i = 0; i < kPointsPerThread; ++i) {
+    const uint32_t magnitude = magnitude_bits(v[i]);
+    largest = largest < magnitude ? magnitude : largest;
+  }
+  const MeasuredRow measured = measured_row<T>(fft.row_max(largest));
+  if (measured.exponent != 0) {
+    scale_points(v, exact_power<T>(-measured.exponent));
+  }
+  return measured;
 }
 
 template <typename S, typename T, int kLog2>
@@ -102,11 +111,10 @@ KERNEL_DEVICE void store_elements(const RowFft<T, kLog2>& fft, const Complex<T> 
   }
 }
 
-// The inverse of load_row for a row of 2M elements, times 2^exponent.
+// The inverse of load_row for a row of 2M elements, times `power`.
 template <typename T, int kLog2>
 KERNEL_DEVICE_STEP void store_row(const RowFft<T, kLog2>& fft, const Complex<T> (&v)[kPointsPerThread],
-                                  int64_t exponent, StoredOutput<T> row) {
-  const ScaleFactors<T> power(exponent);
+                                  const ScaleFactors<T>& power, StoredOutput<T> row) {
   row.visit([&](auto* elements) { store_elements(fft, v, power, elements); });
 }
 
@@ -176,11 +184,10 @@ KERNEL_DEVICE_STEP void load_folded(const RowFft<T, kLog2>& fft, StoredInput<T> 
   });
 }
 
-// row = c times factor 2^exponent
+// row = c times factor and `power`
 template <typename T, int kLog2>
 KERNEL_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[kPointsPerThread], int dim, T factor,
-                                     int exponent, StoredOutput<T> row) {
-  const ScaleFactors<T> power(exponent);
+                                     const ScaleFactors<T>& power, StoredOutput<T> row) {
   row.visit([&](auto* elements) {
     using S = std::remove_reference_t<decltype(*elements)>;
     for (int i = 0; i < kPointsPerThread; ++i) {
@@ -190,116 +197,6 @@ KERNEL_DEVICE_STEP void store_folded(const RowFft<T, kLog2>& fft, const T (&c)[k
       }
     }
   });
-}
-
-template <typename T, int kLog2>
-KERNEL_DEVICE_STEP void store_nan(const RowFft<T, kLog2>& fft, int dim, StoredOutput<T> row) {
-  row.visit([&](auto* elements) {
-    using S = std::remove_reference_t<decltype(*elements)>;
-    for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
-      elements[n] = static_cast<S>(kNan<T>);
-    }
-  });
-}
-
-// Every thread of the row gets the same; a barrier of the team.
-template <typename T, int kLog2>
-KERNEL_DEVICE_STEP MeasuredRow measure_row(const RowFft<T, kLog2>& fft, StoredInput<T> row, int dim) {
-  T largest = 0;
-  row.visit([&](const auto* elements) {
-    for (int n = fft.thread; n < dim; n += RowFft<T, kLog2>::kThreads) {
-      const T magnitude = ::fabs(static_cast<T>(elements[n]));
-      largest = !is_finite(magnitude) ? kInfinity<T> : largest < magnitude ? magnitude : largest;
-    }
-  });
-  largest = fft.row_max(largest);
-  return {scale_exponent(largest), is_finite(largest), largest == T{0}};
-}
-
-// Whether one of the values is not zero.
-template <typename T>
-KERNEL_DEVICE bool any_nonzero(const Complex<T> (&v)[kPointsPerThread]) {
-  bool found = false;
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    found = found || v[i].re != T{0} || v[i].im != T{0};
-  }
-  return found;
-}
-
-// Whether all of the values are finite.
-template <typename T>
-KERNEL_DEVICE bool all_finite(const Complex<T> (&v)[kPointsPerThread]) {
-  T check = 0;
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    check += v[i].re * T{0} + v[i].im * T{0};
-  }
-  return check == T{0};
-}
-template <typename T>
-KERNEL_DEVICE bool all_finite(const T (&c)[kPointsPerThread]) {
-  T check = 0;
-  for (int i = 0; i < kPointsPerThread; ++i) {
-    check += c[i] * T{0};
-  }
-  return check == T{0};
-}
-
-// Whether a row with sum |z|^2 = squared needs no scaling: a row of zeros leaves the safe range, but what it gives is
-// zero as it stands. A barrier of the team.
-template <typename T, int kLog2>
-KERNEL_DEVICE bool safe_or_zero(const RowFft<T, kLog2>& fft, T squared, bool nonzero) {
-  const bool zero = !fft.row_any(nonzero);
-  return safe_squared_norm(squared) || (squared == T{0} && zero);
-}
-
-// The row of a thread. Blocks cover all rows: no output that fits into memory needs more than a grid has.
-template <typename T, int kLog2>
-struct ThreadRow {
-  using Fft = RowFft<T, kLog2>;
-
-  Fft fft;
-  int64_t r;    // 0 for a row beyond the last: its threads meet every barrier, read and store nothing
-  int dim;      // of every row
-  int row_dim;  // of this one, 0 beyond the last
-
-  KERNEL_DEVICE ThreadRow(const TwiddlePoint<T>* twiddles, int64_t rows, int64_t dim_, int rank)
-      : fft(twiddles, rank), dim(static_cast<int>(dim_)) {
-    const int64_t index = static_cast<int64_t>(blockIdx.x) * Fft::rows_per_block() + fft.row;
-    r = index < rows ? index : 0;
-    row_dim = index < rows ? dim : 0;
-  }
-
-  KERNEL_DEVICE bool exists() const {
-    return row_dim > 0;
-  }
-
-  // The result of a row with an input that is not finite.
-  KERNEL_DEVICE void store_nan_unless(bool finite, StoredOutput<T> out, bool& stored) const {
-    if (!finite && !stored) {
-      store_nan(fft, row_dim, out);
-      stored = true;
-    }
-  }
-};
-
-// What a kernel of one output keeps of a row between two rounds.
-struct RowState {
-  bool stored = false;
-};
-
-// Runs a row, and once more from inputs scaled by powers of two if a row of the team asks for it; State says what of
-// the row is stored.
-//
-// The compiler cannot know that a shuffled rank is the same: addresses and factors are computed anew in a second round,
-// where keeping them through the first would cost the common path its registers.
-template <typename Row, typename T, typename... Args>
-KERNEL_DEVICE void run_row(const TwiddlePoint<T>* twiddles, const Args&... args) {
-  typename Row::State state;
-  int rank = thread_rank();
-#pragma unroll 1
-  for (bool scaled = false; Row(twiddles, rank, args...).run(scaled, state); scaled = true) {
-    rank = shuffle(rank, lane_index());
-  }
 }
 
 }  // namespace torch_hrr::kernels

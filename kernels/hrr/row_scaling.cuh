@@ -1,7 +1,8 @@
-// Powers of two around a row: what brings it into the safe range, undoes that, and divides by its norm.
+// Powers of two around a row: what brings it near 1, undoes that, and divides by its norm.
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "kernels/cuda/block.cuh"
@@ -25,13 +26,31 @@ constexpr int kScaleLimit = sizeof(T) == 4 ? 120 : 1000;
 template <typename T>
 constexpr int kLargestExponent = sizeof(T) == 4 ? 126 : 1022;
 
-// The exponent e with magnitude 2^-e in [1, 2); 0 for a row of zeros or one that is not finite.
+// Bits in the order of magnitudes: those of zero are 0, those of infinity and NaN come last.
+KERNEL_DEVICE uint32_t magnitude_bits(float x) {
+  return __builtin_bit_cast(uint32_t, x) & 0x7fffffffu;
+}
+KERNEL_DEVICE uint32_t magnitude_bits(double x) {
+  const auto bits = __builtin_bit_cast(uint64_t, x);
+  return (static_cast<uint32_t>(bits >> 32) & 0x7fffffffu) | (static_cast<uint32_t>(bits) != 0 ? 1u : 0u);
+}
 template <typename T>
-KERNEL_DEVICE int scale_exponent(T magnitude) {
-  if (magnitude == T{0} || !is_finite(magnitude)) {
+KERNEL_DEVICE uint32_t magnitude_bits(Complex<T> z) {
+  const uint32_t re = magnitude_bits(z.re);
+  const uint32_t im = magnitude_bits(z.im);
+  return re < im ? im : re;
+}
+
+// The exponent e with magnitude 2^-e in [1, 2), for magnitudes from 2^-limit to 2^limit; 0 for zero and for what is
+// not finite.
+template <typename T>
+KERNEL_DEVICE int scale_exponent(uint32_t magnitude) {
+  constexpr int kFractionBits = sizeof(T) == 4 ? 23 : 20;
+  constexpr int kBias = std::numeric_limits<T>::max_exponent - 1;
+  const int exponent = static_cast<int>(magnitude >> kFractionBits) - kBias;
+  if (magnitude == 0 || exponent > kBias) {
     return 0;
   }
-  const int exponent = ::ilogb(magnitude);
   return exponent > kScaleLimit<T> ? kScaleLimit<T> : exponent < -kScaleLimit<T> ? -kScaleLimit<T> : exponent;
 }
 
@@ -40,20 +59,21 @@ KERNEL_DEVICE T exact_power(int exponent) {
   return ::ldexp(T{1}, exponent);
 }
 
-// x 2^exponent as two factors, each representable; saturates far outside the range of T.
+// x 2^exponent as two factors, each representable; saturates far outside the range of T. NaN where not `finite`.
 template <typename T>
 struct ScaleFactors {
   T first = 1;
   T second = 1;
 
-  KERNEL_DEVICE explicit ScaleFactors(int64_t exponent) {
-    // Most rows were never scaled.
+  KERNEL_DEVICE explicit ScaleFactors(int64_t exponent, bool finite = true) {
+    // Most rows are not scaled.
     if (exponent != 0) {
       constexpr int kLimit = 2 * kLargestExponent<T>;
       const int bounded = static_cast<int>(exponent > kLimit ? kLimit : exponent < -kLimit ? -kLimit : exponent);
       first = exact_power<T>(bounded / 2);
       second = exact_power<T>(bounded - bounded / 2);
     }
+    first = finite ? first : kNan<T>;
   }
 
   KERNEL_DEVICE T times(T x) const {
@@ -90,12 +110,23 @@ KERNEL_DEVICE T gradient_factor(const NormalizingScale<T>& scale, T squared, dou
   return squared == T{0} && eps > 0 ? T{0} : scale.factor;
 }
 
-// What scales a row that left the safe range. One that is not measured is taken as it stands.
+// Rows whose largest element is within 2^+-12 are not scaled: 2^14 of them have products whose squares float holds.
+constexpr int kNearExponent = 12;
+
+// What is known of a row, or of a spectrum, once it is loaded.
 struct MeasuredRow {
-  int exponent = 0;  // the row is scaled by 2^-exponent
+  int exponent = 0;  // it was scaled by 2^-exponent
   bool finite = true;
   bool zero = false;
 };
+
+// For the magnitude_bits of its largest number.
+template <typename T>
+KERNEL_DEVICE MeasuredRow measured_row(uint32_t largest) {
+  const int exponent = scale_exponent<T>(largest);
+  const bool is_near = -kNearExponent <= exponent && exponent <= kNearExponent;
+  return {is_near ? 0 : exponent, largest < magnitude_bits(kInfinity<T>), largest == 0};
+}
 
 // The sum's exponent is the largest of exponent(a_k) + exponent(b_k) + exponent(w_k) over items that are not zero; it
 // starts as that of no items, {0, true, true}.
@@ -113,7 +144,8 @@ KERNEL_DEVICE void add_measured_item(const MeasuredRow& a, const MeasuredRow& b,
 // item that is zero.
 template <typename T>
 KERNEL_DEVICE T scaled_weight(const MeasuredRow& a, const MeasuredRow& b, T weight, int exponent) {
-  return a.zero || b.zero ? T{0} : static_cast<T>(::ldexp(weight, a.exponent + b.exponent - exponent));
+  const int shift = a.exponent + b.exponent - exponent;
+  return a.zero || b.zero ? T{0} : shift == 0 ? weight : static_cast<T>(::ldexp(weight, shift));
 }
 
 }  // namespace torch_hrr::kernels

@@ -70,7 +70,7 @@ struct SpectralMapParams {
   double eps = 0;
   double exponent = 0;
   int32_t order = 0;
-  double roundoff = 0;  // of the compute type, for kernels that take rows of any type in double
+  double roundoff = 0;  // of the compute type, also of rows that kernels take in double
 };
 constexpr RowFamily family_of(const SpectralMapParams& params) {
   const bool power = params.kind == SpectralMap::kPower || params.kind == SpectralMap::kPowerBackward;

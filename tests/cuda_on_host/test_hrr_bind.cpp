@@ -181,6 +181,28 @@ TEST(Binding, NormalizedRowsSurviveScaling) {
   }
 }
 
+// A power of two changes no bit but the exponents, whether a row is near enough to 1 to go as it stands or not.
+TEST(Binding, PowersOfTwoAreExact) {
+  for (const int64_t dim : {9, 64, 100, 1000, 1024}) {
+    const Rows<float> a(1, dim, 21);
+    const Rows<float> b(1, dim, 22);
+    for (const Product product : kProducts) {
+      const std::vector<float> plain = bound(a, b, product);
+      for (const int shift : {11, 12, 13, 90, -12, -13, -14, -90}) {
+        Rows<float> shifted = a;
+        for (float& x : shifted.values) {
+          x = std::ldexp(x, shift);
+        }
+        std::vector<float> expected = plain;
+        for (float& x : expected) {
+          x = std::ldexp(x, shift);
+        }
+        EXPECT_TRUE(same_bits(bound(shifted, b, product).data(), expected.data(), dim)) << dim << " shift " << shift;
+      }
+    }
+  }
+}
+
 TEST(Binding, IntermediateOverflowDoesNotSpoilTheResult) {
   for (const int64_t dim : {12, 32, 90, 512, 1024}) {
     Rows<float> a(2, dim, 13);

@@ -12,7 +12,7 @@ using namespace hrr_testing;
 template <typename T, int kLog2>
 __global__ void transform_kernel(const Complex<T>* in, Complex<T>* spectrum, Complex<T>* back,
                                  const TwiddlePoint<T>* twiddles) {
-  const RowFft<T, kLog2> fft(twiddles, thread_rank());
+  const RowFft<T, kLog2> fft(twiddles);
   constexpr int kPoints = fft.kPoints;
   constexpr int kRun = fft.kRun;
   constexpr int kRuns = kPointsPerThread / kRun;

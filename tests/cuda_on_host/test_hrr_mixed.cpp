@@ -17,11 +17,11 @@ template <typename T>
 __global__ void mixed_transform_kernel(const Complex<T>* in, Complex<T>* spectrum, Complex<T>* back,
                                        const MixedPlan* plan) {
   const MixedRow<T> row(plan, 1);
-  row.for_each_point([&](int n) { row.set(0, n, in[n]); });
+  row.for_each_point([&](int n) { row.set({0}, n, in[n]); });
   mixed_transform<false, T>(plan, 0);
-  row.for_each_point([&](int k) { spectrum[k] = row.point(0, row.table.positions[k]); });
+  row.for_each_point([&](int k) { spectrum[k] = row.point({0}, row.table.positions[k]); });
   mixed_transform<true, T>(plan, 0);
-  row.for_each_point([&](int n) { back[n] = row.point(0, n); });
+  row.for_each_point([&](int n) { back[n] = row.point({0}, n); });
 }
 
 template <typename T>

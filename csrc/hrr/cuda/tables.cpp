@@ -63,7 +63,7 @@ at::Tensor chirp_table(int64_t dim, int64_t length, c10::Device device) {
   });
 }
 
-// The table of a length for mixed_rows.cuh: some 10 bytes an element in float.
+// The table of a length for mixed_row.cuh: some 10 bytes an element in float.
 at::Tensor mixed_table(kernels::Storage storage, int64_t dim, c10::Device device) {
   static auto& tables = *new DeviceTables<std::tuple<c10::DeviceIndex, bool, int64_t>>(kMaxTableBytes);
   const bool wide = storage == kernels::Storage::kDouble;
