@@ -15,6 +15,10 @@ namespace torch_hrr::testing {
 
 using at::Tensor;
 
+inline bool near(const Tensor& got, const Tensor& want, double tolerance) {
+  return got.sizes() == want.sizes() && (got.to(at::kDouble) - want).abs().max().item<double>() <= tolerance;
+}
+
 // x[..., (n + sign m) mod D] as [..., D, D] over n and m
 inline Tensor shifted(const Tensor& x, int64_t sign) {
   const int64_t dim = x.size(-1);

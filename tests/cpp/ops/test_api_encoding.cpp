@@ -5,12 +5,14 @@
 
 #include <cmath>
 
+#include "tests/cpp/ops/direct.h"
 #include "torch_hrr/torch_hrr.h"
 
 namespace torch_hrr {
 namespace {
 
 using at::Tensor;
+using testing::near;
 
 Tensor angles_of(const Tensor& positions, int64_t dim) {
   const Tensor pair = at::arange((dim + 1) / 2, at::kDouble);
@@ -19,10 +21,6 @@ Tensor angles_of(const Tensor& positions, int64_t dim) {
 Tensor interleaved(const Tensor& angles, int64_t dim) {
   return at::stack({angles.sin(), angles.cos()}, -1).flatten(-2).slice(-1, 0, dim);
 }
-bool near(const Tensor& got, const Tensor& want, double tolerance) {
-  return got.sizes() == want.sizes() && (got.to(at::kDouble) - want).abs().max().item<double>() <= tolerance;
-}
-
 TEST(SinusoidalEncoding, IsItsDefinition) {
   const Tensor positions = at::arange(-50, 1000);
   for (const int64_t dim : {1, 2, 7, 64}) {

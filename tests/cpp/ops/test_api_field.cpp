@@ -7,12 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cpp/ops/direct.h"
 #include "torch_hrr/torch_hrr.h"
 
 namespace torch_hrr {
 namespace {
 
 using at::Tensor;
+using testing::near;
 
 constexpr double kTau = 6.283185307179586;
 
@@ -30,10 +32,6 @@ Tensor circular_step(const Tensor& field, const Tensor& decay, const Tensor& dif
   }
   return (1 - decay) * (field + diffusion * change);
 }
-bool near(const Tensor& got, const Tensor& want, double tolerance) {
-  return got.sizes() == want.sizes() && (got - want).abs().max().item<double>() <= tolerance;
-}
-
 TEST(FieldEvolve, FourierModesAreEigenvectors) {
   const int64_t modes[] = {1, 3, 4}, sizes[] = {6, 8, 10};
   Tensor phase = at::zeros({1, 1, 1, 1}, at::kDouble);
