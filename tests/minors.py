@@ -23,11 +23,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "minors"
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 # Import, signatures, every operator's values beside plain torch, promotion and errors, every class, the calls of the
-# seed programs.
+# seed programs, tensors divided among ranks.
 TESTS = ("test_library", "test_api", "test_ops_values", "test_ops_errors", "test_plain", "test_saveable")
-TESTS += ("test_seed_samples",)
-# The kernels are the same: what tries their arithmetic at all lengths and sizes sees no difference between minors.
-LEFT_OUT = "not test_equals_the_direct_sum and not of_unlike_size"
+TESTS += ("test_seed_samples", "distributed/test_sharding", "distributed/test_distributed_guide")
+# The kernels are the same: what tries their arithmetic at all lengths and sizes sees no difference between minors. Ranks
+# of torch 2.12 that hold a DTensor after destroy_process_group abort when they end, one run in four.
+LEFT_OUT = "not test_equals_the_direct_sum and not of_unlike_size and not of_torchrun"
 
 
 def unpacked(minor: str) -> pathlib.Path:

@@ -45,8 +45,10 @@ def main(check, ranks):
 def run(program, directory, *arguments, fails=False, timeout=200):
     """Of a test: what the ranks wrote. No rank may fail, or one must."""
     tests = pathlib.Path(__file__).parent
-    command = [sys.executable, str(tests / program), str(directory / "rendezvous"), *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])}
+    path = tests / program
+    command = [sys.executable, str(path), str(directory / "rendezvous"), *map(str, arguments)]
+    folders = [str(tests), str(path.parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
     done = subprocess.run(command, timeout=timeout, capture_output=True, text=True, env=environment)
     assert bool(done.returncode) == fails, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -25,7 +25,8 @@ int64_t items_of(const Tensor& vectors) {
 Tensor products_of_others(const Tensor& vectors) {
   const int64_t items = items_of(vectors);
   if (items == 2) {
-    return vectors.flip({-2});
+    // Unlike flip, these have sharding strategies in every version of torch.
+    return at::cat({vectors.narrow(-2, 1, 1), vectors.narrow(-2, 0, 1)}, -2);
   }
   const int64_t pairs = items / 2;
   const Tensor left = vectors.narrow(-2, 0, pairs);

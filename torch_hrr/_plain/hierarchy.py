@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_hrr._sharding import on_every_rank
+
 
 def activated(u: Tensor, activation: str) -> Tensor:
     """``f(u)``, as TorchScript takes it too."""
@@ -40,7 +42,8 @@ def step_of(
         products = inputs @ weight.mT
         wins = torch.zeros_like(outputs)
         if weight.shape[-2]:
-            wins = wins.scatter(-1, products.argmax(-1, keepdim=True), 1.0)
+            # Before torch 2.15, argmax of a single divided row raises.
+            wins = wins.scatter(-1, on_every_rank(products).argmax(-1, keepdim=True), 1.0)
         shares = outputs * (losers + (1 - losers) * wins)
         step = shares.mT @ inputs / batch - (shares * products).mean(-2).unsqueeze(-1) * weight
         return step / (step.abs().amax((-2, -1), keepdim=True) + 1e-30) if scaled and weight.shape[-2] else step

@@ -24,7 +24,8 @@ _PART, _ROWS = 0.1, 16
 
 def held_between(ticks: Tensor, resolution: int, count: int) -> Tensor:
     """Outputs of ticks ``[T', ...]``, each held for `resolution` steps, of the first `count` steps."""
-    if resolution == 1:
+    # Before torch 2.13, views of a divided tensor without rows raise.
+    if resolution == 1 or not len(ticks):
         return ticks[:count]
     held = ticks.unsqueeze(1)
     sizes = list(held.shape)
@@ -45,15 +46,16 @@ def pooled(rows: Tensor, resolution: int, pool: str, begun: bool) -> tuple[Tenso
         ticks = rows[first_tick::resolution]
         return ticks, rows[first_tick + 1 + (len(ticks) - 1) * resolution :] if len(ticks) else rows
     first, rest = (rows[:0], rows) if begun else (rows[:1], rows[1:])
-    windows = rest[: len(rest) // resolution * resolution].unflatten(0, [-1, resolution])
-    seen = windows[:, 0]
+    windows = len(rest) // resolution
+    pooled_rows, left = rest[: windows * resolution], rest[windows * resolution :]
+    seen = pooled_rows[::resolution]
     # In the order of steps, so that a window has the same bits in any call.
-    for step in range(1, resolution if len(windows) else 1):
-        row = windows[:, step]
+    for step in range(1, resolution if windows else 1):
+        row = pooled_rows[step::resolution]
         seen = torch.maximum(seen, row) if pool == "max" else seen + row
     if pool == "mean":
         seen = seen / resolution
-    return torch.cat([first, seen]), rest[len(windows) * resolution :]
+    return torch.cat([first, seen]), left
 
 
 def real(op: str, argument: str, data: Any, *shape: str | int) -> Tensor:

@@ -135,7 +135,7 @@ class SoftHebb(Layer):
         rows[1:, :-1] = ticks.flatten(0, -2)
         # Along the first of two dimensions torch adds one row after another, on a GPU too: a call has the bits of its
         # ticks one by one.
-        sums = rows.cumsum_(0)[batch::batch]
+        sums = rows.cumsum(0)[batch::batch]
         means = sums[:, :-1] / sums[:, -1:]
         centered = ticks - (means if ticks.dim() == 2 else means.unsqueeze(1))
         return centered.to(ticks.dtype), means[-1], sums[-1].view(torch.int64)
