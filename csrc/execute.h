@@ -4,6 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <cstddef>
+#include <span>
+
 #include "csrc/rows.h"
 #include "kernels/cuda/call.h"
 #include "kernels/registry.h"
@@ -20,6 +23,8 @@ void execute_rows_on_cpu(const Params& params, int64_t rows, const kernels::RowK
 #if defined(TORCH_HRR_WITH_CUDA)
 namespace cuda {
 kernels::CudaStream current_stream(c10::Device device);
+// A copy in the device's memory; the host's is free again on return.
+at::Tensor on_device(std::span<const std::byte> bytes, c10::Device device);
 }  // namespace cuda
 
 // Queues params on the current stream of the device that holds `out`, which tells the storage; no synchronisation.

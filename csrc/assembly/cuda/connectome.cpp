@@ -1,6 +1,5 @@
 // Gap tables on GPUs and the launches of the connectome on the current CUDA stream.
-#include <ATen/ops/from_blob.h>
-
+#include <span>
 #include <utility>
 
 #include "csrc/assembly/gap_tables.h"
@@ -14,8 +13,7 @@ at::Tensor gap_tables(double p, c10::Device device) {
   constexpr int64_t kMaxBytes = int64_t{32} << 20;
   static auto& tables = *new DeviceTables<std::pair<c10::DeviceIndex, double>>(kMaxBytes);
   return tables.get({device.index(), p}, [&](const auto&) {
-    kernels::GapTables host = *assembly::gap_tables(p);
-    return at::from_blob(&host, {static_cast<int64_t>(sizeof(host))}, at::kByte).to(device);
+    return torch_hrr::cuda::on_device(std::as_bytes(std::span(assembly::gap_tables(p).get(), 1)), device);
   });
 }
 

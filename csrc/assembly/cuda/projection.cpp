@@ -1,6 +1,5 @@
 // Rounds of brains and the sums of stimuli on the current CUDA stream.
-#include <ATen/ops/from_blob.h>
-
+#include <span>
 #include <vector>
 
 #include "csrc/assembly/gap_tables.h"
@@ -8,16 +7,6 @@
 #include "csrc/execute.h"
 
 namespace torch_hrr::assembly::cuda {
-namespace {
-
-// A copy on the device; the host's memory is free again on return.
-template <typename T>
-at::Tensor on_device(std::vector<T> values, c10::Device device) {
-  const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
-  return at::from_blob(values.data(), {bytes}, at::kByte).to(device);
-}
-
-}  // namespace
 
 void project(const State& state) {
   const c10::Device device = state.progress.device();
@@ -41,8 +30,8 @@ void stimulus_counts(const kernels::BinomialTable& table, const std::vector<uint
     keys.push_back(
         kernels::connectome_key(static_cast<uint64_t>(seed), static_cast<uint64_t>(b), static_cast<uint64_t>(fiber)));
   }
-  const at::Tensor device_thresholds = on_device(thresholds, device);
-  const at::Tensor device_keys = on_device(keys, device);
+  const at::Tensor device_thresholds = torch_hrr::cuda::on_device(std::as_bytes(std::span(thresholds)), device);
+  const at::Tensor device_keys = torch_hrr::cuda::on_device(std::as_bytes(std::span(keys)), device);
   kernels::StimulusLaunch params;
   params.table = table;
   params.table.thresholds = static_cast<const uint64_t*>(device_thresholds.const_data_ptr());

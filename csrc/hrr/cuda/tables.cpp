@@ -1,9 +1,9 @@
 // Tables of transforms on GPUs.
-#include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <cstddef>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,10 +20,6 @@ namespace {
 // Of at most this many bytes a process are tables of one kind kept: every twiddle table, those of Bluestein's sum of
 // all lengths, those of rows in shared memory of all lengths.
 constexpr int64_t kMaxTableBytes = int64_t{1} << 30;
-
-at::Tensor on_device(std::vector<char> bytes, c10::Device device) {
-  return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte).to(device);
-}
 
 template <typename T>
 std::vector<char> twiddle_bytes() {
@@ -46,7 +42,8 @@ at::Tensor twiddles(kernels::Storage storage, c10::Device device) {
   static auto& tables = *new DeviceTables<std::pair<c10::DeviceIndex, bool>>(kMaxTableBytes);
   const bool wide = storage == kernels::Storage::kDouble;
   return tables.get({device.index(), wide}, [&](const auto&) {
-    return on_device(wide ? twiddle_bytes<double>() : twiddle_bytes<float>(), device);
+    const std::vector<char> bytes = wide ? twiddle_bytes<double>() : twiddle_bytes<float>();
+    return torch_hrr::cuda::on_device(std::as_bytes(std::span(bytes)), device);
   });
 }
 
@@ -56,10 +53,8 @@ at::Tensor chirp_table(int64_t dim, int64_t length, c10::Device device) {
   return tables.get({device.index(), dim}, [&](const auto&) {
     const kernels::ChirpLease<double> lease({dim, false, length},
                                             kernels::kernel_table<kernels::ChirpKernels>().transform);
-    const double* const numbers = lease.plan().wave_re;
-    return on_device({reinterpret_cast<const char*>(numbers),
-                      reinterpret_cast<const char*>(numbers + kernels::chirp_numbers(dim, length))},
-                     device);
+    const std::span numbers(lease.plan().wave_re, static_cast<size_t>(kernels::chirp_numbers(dim, length)));
+    return torch_hrr::cuda::on_device(std::as_bytes(numbers), device);
   });
 }
 
@@ -68,7 +63,8 @@ at::Tensor mixed_table(kernels::Storage storage, int64_t dim, c10::Device device
   static auto& tables = *new DeviceTables<std::tuple<c10::DeviceIndex, bool, int64_t>>(kMaxTableBytes);
   const bool wide = storage == kernels::Storage::kDouble;
   return tables.get({device.index(), wide, dim}, [&](const auto&) {
-    return on_device(wide ? mixed_bytes<double>(dim) : mixed_bytes<float>(dim), device);
+    const std::vector<char> bytes = wide ? mixed_bytes<double>(dim) : mixed_bytes<float>(dim);
+    return torch_hrr::cuda::on_device(std::as_bytes(std::span(bytes)), device);
   });
 }
 
