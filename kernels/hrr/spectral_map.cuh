@@ -16,6 +16,20 @@ KERNEL_COLD Complex<L> map_bin_of(SpectralMap kind, Complex<L> a, Complex<L> v, 
   return result;
 }
 
+// Takes a whole power of two out of powers, which may be beyond float where the row that they are a factor of is not.
+// Derivatives keep theirs: they multiply by ln A.
+KERNEL_DEVICE void bring_powers_near_1(SpectralMap kind, RowMapping& mapping) {
+  constexpr double kLimit = 1 << 20;  // farther powers are zero or infinite
+  const bool is_power = kind == SpectralMap::kPower && mapping.scalars.order <= 0;
+  const double power = is_power ? mapping.scalars.exponent : mapping.scalars.exponent - 1;
+  const double size = power * (mapping.scalars.ln_scale / kLn2);
+  const double whole = ::rint(size);
+  if ((is_power || kind == SpectralMap::kPowerBackward) && whole != 0 && ::fabs(size) < kLimit) {
+    mapping.scalars.ln_scale = (size - whole) * kLn2 / power;
+    mapping.exponent += static_cast<int>(whole);
+  }
+}
+
 // out[r] = the row whose bins are map(A, V).
 template <typename Row>
 KERNEL_DEVICE void map_row(const Row& row, const SpectralMapParams& params, Storage storage) {
@@ -33,8 +47,11 @@ KERNEL_DEVICE void map_row(const Row& row, const SpectralMapParams& params, Stor
   row.split(bins);
   const double exponent =
       params.exponents == nullptr ? params.exponent : params.exponents[placed_row(params.map, 2, row.r)];
-  const RowMapping mapping =
+  RowMapping mapping =
       row_mapping(params.kind, squared, of_a.exponent, row.dim, params.roundoff, params.eps, exponent, params.order);
+  if constexpr (std::is_same_v<T, float>) {
+    bring_powers_near_1(params.kind, mapping);
+  }
   // What the inverse transform multiplies by is divided out where bins may still be beyond T.
   const double share = row.share();
   row.map_bins(bins, directions, directed, [&](Complex<T> bin, Complex<T> direction) {

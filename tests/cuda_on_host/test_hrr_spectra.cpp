@@ -112,6 +112,33 @@ TYPED_TEST(Spectra, DirectionsOfAnyMagnitude) {
   }
 }
 
+// Powers whose bins are beyond float, but not the gradient that they are a factor of.
+TEST(SpectraOfFloats, GradientsOfPowersSurviveTheirFactors) {
+  const Rows<float> a = tame_rows<float>(1, 64, 50);
+  const Rows<float> v(1, 64, 51);
+  SpectralMapParams params = map_params(SpectralMap::kPowerBackward, a, v, 1);
+  params.exponent = 4.5;
+  const std::vector<float> plain = mapped_on_host<float>(params);
+  const auto shifted = [](Rows<float> rows, int shift) {
+    for (float& x : rows.values) {
+      x = std::ldexp(x, shift);
+    }
+    return rows;
+  };
+  for (const int sign : {1, -1}) {
+    const Rows<float> far_a = shifted(a, 40 * sign);
+    const Rows<float> far_v = shifted(v, -27 * sign);
+    params.a = far_a.values.data();
+    params.v = far_v.values.data();
+    const std::vector<float> far = mapped_on_host<float>(params);
+    Exact expected;
+    for (const float x : plain) {
+      expected.push_back(std::ldexp(static_cast<long double>(x), 113 * sign));
+    }
+    EXPECT_TRUE(row_close(far.data(), expected, 1e-6)) << "sign " << sign;
+  }
+}
+
 // Blocks of several shapes and every schedule give the same bits; rows beyond the last store nothing.
 TYPED_TEST(Spectra, BlocksAndSchedulesGiveTheSameBits) {
   using S = TypeParam;
