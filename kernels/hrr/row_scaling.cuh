@@ -110,7 +110,8 @@ KERNEL_DEVICE T gradient_factor(const NormalizingScale<T>& scale, T squared, dou
   return squared == T{0} && eps > 0 ? T{0} : scale.factor;
 }
 
-// Rows whose largest element is within 2^+-12 are not scaled: 2^14 of them have products whose squares float holds.
+// Rows whose largest element lies from 2^-12 to below 2^13 are not scaled: a product of two of 2^14 elements has squares
+// that float holds.
 constexpr int kNearExponent = 12;
 
 // What is known of a row, or of a spectrum, once it is loaded.
