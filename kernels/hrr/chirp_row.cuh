@@ -102,7 +102,7 @@ struct ChirpRow : RegisterRow<double, kLog2> {
     return scale_to_range(fft, s.v);
   }
 
-  KERNEL_DEVICE void store_packed(const Spectrum& s, int exponent, bool finite, StoredOutput<double> row) const {
+  KERNEL_DEVICE void store_packed(const Spectrum& s, int64_t exponent, bool finite, StoredOutput<double> row) const {
     const ScaleFactors<double> power(exponent, finite);
     for (int i = 0; i < kPointsPerThread; ++i) {
       const int k = point_of_slot(i);

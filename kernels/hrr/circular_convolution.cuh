@@ -23,15 +23,15 @@ KERNEL_DEVICE void sum_of_products(const Row& row, const BindSuperposeParams& pa
   const StoredInput<T> b = stored_input<T>(params.b, storage) + placed_row(params.map, 1, row.r);
   auto of_a = row.spectrum(0);
   auto of_b = row.spectrum(1);
-  const auto store = [&](auto& sum, const MeasuredRow& measured) {
-    row.store_product(sum, product, T{1}, measured, params.normalize, params.eps,
+  const auto store = [&](auto& sum, int exponent, bool finite) {
+    row.store_product(sum, product, T{1}, exponent, finite, params.normalize, params.eps,
                       stored_output<T>(params.out, storage) + row.r * row.dim);
   };
   if constexpr (!kManyItems) {
     const MeasuredRow measured_a = row.load(a, of_a);
     const MeasuredRow measured_b = row.load(b, of_b);
     row.multiply(product, of_a, of_b, of_a);
-    store(of_a, {measured_a.exponent + measured_b.exponent, measured_a.finite && measured_b.finite, false});
+    store(of_a, measured_a.exponent + measured_b.exponent, measured_a.finite && measured_b.finite);
   } else {
     StoredInput<T> weights = stored_input<T>(params.weights, storage);
     if (weights.exists()) {
@@ -52,7 +52,7 @@ KERNEL_DEVICE void sum_of_products(const Row& row, const BindSuperposeParams& pa
                          : static_cast<T>(::ldexp(T{1}, before.exponent - measured.exponent));
       row.accumulate(of_a, of_b, scaled_weight(measured_a, measured_b, weight, measured.exponent), kept, sum);
     }
-    store(sum, measured);
+    store(sum, measured.exponent, measured.finite);
   }
 }
 

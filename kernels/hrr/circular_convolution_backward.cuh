@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(kBlockThreads<kLog2>)
     }
     // a's gradient is stored first and leaves g; b's is the last.
     row.multiply(product.kind, of_grad, of_other, of_other);
-    row.store_product(of_other, product.kind, of_norm.factor,
-                      {measured_grad.exponent + other.exponent, measured_grad.finite && other.finite, false}, false, 0,
+    row.store_product(of_other, product.kind, of_norm.factor, measured_grad.exponent + other.exponent,
+                      measured_grad.finite && other.finite, false, 0,
                       stored_output<T>(target, storage) + row.r * row.dim);
   };
   store(false, measured_b, of_b, params.grad_a);
@@ -168,8 +168,8 @@ __global__ void __launch_bounds__(kMixedThreads<T>)
     const MeasuredRow other = row.load(is_b ? operand_of(params.a, 1) : operand_of(params.b, 2), of_other);
     const GradientProduct product(params.product, is_b);
     row.multiply(product.kind, product.swapped ? of_other : of_grad, product.swapped ? of_grad : of_other, of_other);
-    row.store_product(of_other, product.kind, of_norm.factor,
-                      {measured_grad.exponent + other.exponent, measured_grad.finite && other.finite, false}, false, 0,
+    row.store_product(of_other, product.kind, of_norm.factor, measured_grad.exponent + other.exponent,
+                      measured_grad.finite && other.finite, false, 0,
                       stored_output<T>(target, storage) + row.r * row.dim);
   }
 }

@@ -2,11 +2,13 @@
 //
 // The kernels are written once over types of rows: FftRow for powers of two and products that are padded to them,
 // MixedRow for other lengths in shared memory, ChirpRow for any length in double. A row type has numbers Real, a row
-// number r, the row's length dim, and places for spectra, spectrum(0) and so on. On such a place s:
+// number r, the row's length dim, share(), the factor that undoes what its transforms multiply by, and places for
+// spectra, spectrum(0) and so on, zeros where they lie in registers. On such a place s:
 //
 //   load(row, s)              the spectrum of row 2^-exponent; returns what was measured
 //   store(s, f, e, ok, row)   row = the row of s times f / share() 2^e, or NaN unless ok; spends s
-//   squared_norm(s)           norm2^2 of the row; where s is split, within a factor of two
+//   squared_norm(s)           norm2^2 of the row as it was transformed; where s is split, within a factor of two
+//   scale(s, f)               s = s f
 //   split(s), merge(s)        from a spectrum to the row's own bins A_k, and back
 //
 // on split spectra
@@ -16,14 +18,17 @@
 //   map_bins(s, v, directed, map)   each bin = map(bin, bin of v), which is 0 unless directed
 //   set_identity(s)           the bins of the row e_0
 //   multiply_bins(x, y)       x = x y
-//   scale(s, f)               s = s f
 //
 // and, but for ChirpRow, products
 //
 //   multiply(product, x, y, s)   the spectrum of x (*) y; s may be x or y
 //   clear(s)                  s = 0
 //   accumulate(x, y, w, kept, s)   s = s kept + w (x conv y)
-//   store_product(s, product, f, measured, normalize, eps, row)   as store, of a product of this kind
+//   store_product(s, product, f, e, ok, normalize, eps, row)   as store, times share(), of a product of this kind
+//
+// Every thread of a row calls them, since they may be barriers. In shared memory, multiply, accumulate and map_bins
+// write pairs of points, and scale, clear and multiply_bins points: between one kind and the other comes a call that
+// begins with a barrier, load, squared_norm, split or merge.
 //
 // A row is measured when it is loaded and scaled by a power of two where it is far from 1; what it gives is scaled back
 // when it is stored. No bit of a row depends on its neighbours.
@@ -130,7 +135,7 @@ struct FftRow : RegisterRow<T, kLog2> {
     return scale_to_range(fft, s.v);
   }
 
-  KERNEL_DEVICE_STEP void store_packed(const Spectrum& s, int exponent, bool finite, StoredOutput<T> row) const {
+  KERNEL_DEVICE_STEP void store_packed(const Spectrum& s, int64_t exponent, bool finite, StoredOutput<T> row) const {
     const ScaleFactors<T> power(exponent, finite);
     row.visit([&](auto* elements) {
       using S = std::remove_reference_t<decltype(*elements)>;
@@ -194,9 +199,8 @@ struct FftRow : RegisterRow<T, kLog2> {
 
   // The norm of a product is known before its inverse by Parseval, but for a padded one, whose spectrum is not that of
   // the folded row.
-  KERNEL_DEVICE void store_product(Spectrum& s, Product product, T factor, const MeasuredRow& measured, bool normalize,
+  KERNEL_DEVICE void store_product(Spectrum& s, Product product, T factor, int exponent, bool finite, bool normalize,
                                    double eps, StoredOutput<T> row) const {
-    int exponent = measured.exponent;
     const auto normalizing_factor = [&](T squared) {
       const NormalizingScale<T> scale(squared, exponent, eps);
       exponent = scale.exponent;
@@ -210,7 +214,7 @@ struct FftRow : RegisterRow<T, kLog2> {
     fft.inverse(s.v);
     if (!padded()) {
       if (exists()) {
-        store_row(fft, s.v, ScaleFactors<T>(exponent, measured.finite), row);
+        store_row(fft, s.v, ScaleFactors<T>(exponent, finite), row);
       }
       return;
     }
@@ -224,7 +228,7 @@ struct FftRow : RegisterRow<T, kLog2> {
       }
       factor = normalizing_factor(fft.row_sum(squared));
     }
-    store_folded(fft, c, row_dim, factor, ScaleFactors<T>(exponent, measured.finite), row);
+    store_folded(fft, c, row_dim, factor, ScaleFactors<T>(exponent, finite), row);
   }
 };
 

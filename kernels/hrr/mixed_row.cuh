@@ -288,16 +288,15 @@ struct MixedRow {
     return inner_product_of(s, s);
   }
 
-  KERNEL_DEVICE void store_product(Spectrum s, Product, T factor, const MeasuredRow& measured, bool normalize,
-                                   double eps, StoredOutput<T> out) const {
-    int exponent = measured.exponent;
+  KERNEL_DEVICE void store_product(Spectrum s, Product, T factor, int exponent, bool finite, bool normalize, double eps,
+                                   StoredOutput<T> out) const {
     factor *= static_cast<T>(share());
     if (normalize) {
       const NormalizingScale<T> scale(squared_norm(s), exponent, eps);
       factor *= scale.factor;
       exponent = scale.exponent;
     }
-    store(s, factor, exponent, measured.finite, out);
+    store(s, factor, exponent, finite, out);
   }
 
   template <typename Map>

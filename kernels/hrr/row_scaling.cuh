@@ -110,9 +110,9 @@ KERNEL_DEVICE T gradient_factor(const NormalizingScale<T>& scale, T squared, dou
   return squared == T{0} && eps > 0 ? T{0} : scale.factor;
 }
 
-// Rows whose largest element lies from 2^-12 to below 2^13 are not scaled: a product of two of 2^14 elements has squares
-// that float holds.
-constexpr int kNearExponent = 12;
+// Rows whose largest element lies from 2^-8 to below 2^9 are not scaled: float holds the squared norm of the sum of
+// 2^20 products of two such rows of 2^14 elements.
+constexpr int kNearExponent = 8;
 
 // What is known of a row, or of a spectrum, once it is loaded.
 struct MeasuredRow {
