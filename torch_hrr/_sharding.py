@@ -174,15 +174,6 @@ def drawn_beside(drawn: Tensor, other: Tensor) -> Tensor:
     return distribute_tensor(drawn, mesh, [Replicate()] * mesh.ndim)
 
 
-def on_every_rank(tensor: Tensor) -> Tensor:
-    """All of a DTensor on every rank, as a DTensor; another tensor as it is."""
-    if not hasattr(tensor, "placements"):
-        return tensor
-    from torch.distributed.tensor import DTensor, Replicate
-
-    return cast(DTensor, tensor).redistribute(placements=[Replicate()] * len(tensor.placements))
-
-
 def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The numbers of the different rows of a divided table that ids name, these rows, whole, and ids as places in them.
 

@@ -1,11 +1,11 @@
 // multibind: the product of all items of a row, of any number.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/execute.h"
 #include "csrc/hrr/library_fft.h"
 #include "csrc/hrr/operators.h"
-#include "csrc/hrr/products_of_others.h"
 #include "csrc/operator.h"
 #include "csrc/rows.h"
 #include "csrc/types.h"
@@ -15,12 +15,28 @@ namespace {
 
 using at::Tensor;
 
+// K decides how many operators are called, so it is a constant of a compiled graph.
 int64_t items_of(const Tensor& vectors) {
-  return count_along(vectors, -2);
+  return vectors.sym_size(-2).guard_int(__FILE__, __LINE__);
 }
 
-Tensor products_of_other_items(const Tensor& vectors) {
-  return products_of_others(vectors, -2, [](const Tensor& a, const Tensor& b) { return torch_hrr::bind(a, b); });
+// [..., K, D] with K >= 2: for each k the product of all other vectors. What the others of a pair share is found from
+// the products of pairs, by 2 log2(K) calls of bind.
+Tensor products_of_others(const Tensor& vectors) {
+  const int64_t items = items_of(vectors);
+  if (items == 2) {
+    // Unlike flip, these have sharding strategies in every version of torch.
+    return at::cat({vectors.narrow(-2, 1, 1), vectors.narrow(-2, 0, 1)}, -2);
+  }
+  const int64_t pairs = items / 2;
+  const Tensor left = vectors.narrow(-2, 0, pairs);
+  const Tensor right = vectors.narrow(-2, pairs, pairs);
+  const Tensor unpaired = vectors.narrow(-2, 2 * pairs, items - 2 * pairs);
+  const Tensor others = products_of_others(at::cat({torch_hrr::bind(left, right), unpaired}, -2));
+  const Tensor of_pairs = others.narrow(-2, 0, pairs);
+  return at::cat(
+      {torch_hrr::bind(of_pairs, right), torch_hrr::bind(of_pairs, left), others.narrow(-2, pairs, items - 2 * pairs)},
+      -2);
 }
 
 // [..., D] and [..., K, D] give [..., K, D].
@@ -61,7 +77,7 @@ struct MultibindBackward : Operator {
         // A row that is not finite is a NaN row here too.
         return g + g.mul(0).sum(-1, /*keepdim=*/true);
       default:
-        return torch_hrr::unbind(g, products_of_other_items(in_compute_type(vectors)));
+        return torch_hrr::unbind(g, products_of_others(in_compute_type(vectors)));
     }
   }
 
@@ -154,7 +170,7 @@ struct Multibind : Operator {
       if (items < 2) {
         return moved.sum(-2);
       }
-      return torch_hrr::bind_superpose(products_of_other_items(in_compute_type(inputs[0])), moved);
+      return torch_hrr::bind_superpose(products_of_others(in_compute_type(inputs[0])), moved);
     }
   };
   static Formula formula(const Tensor& vectors) {

@@ -13,7 +13,6 @@
 #include "csrc/hrr/contracts.h"
 #include "csrc/hrr/execute.h"
 #include "csrc/hrr/operators.h"
-#include "csrc/hrr/products_of_others.h"
 #include "csrc/operator.h"
 #include "csrc/types.h"
 #include "kernels/hrr/power_product.h"
@@ -90,6 +89,14 @@ Tensor empty_in_product(const Tensor& exponents, const Tensor& empty) {
   return exponents.ne(0).unsqueeze(-1).logical_and(empty).any(-2);
 }
 
+// For each number of the last dimension the product of the others.
+Tensor products_of_others(const Tensor& numbers) {
+  const auto products_before = [](const Tensor& x) {
+    return at::constant_pad_nd(x, {1, 0}, 1).cumprod(-1).slice(-1, 0, -1);
+  };
+  return products_before(numbers) * products_before(numbers.flip(-1)).flip(-1);
+}
+
 // [..., n, K] for n real bins: the part of d/dx_k of a product that comes from the cosines of negative A_k,
 // -pi sin(pi x_k) prod_j |A_j|^x_j prod_(j != k) cos(pi x_j), where sine and cosines are taken of negative A alone.
 Tensor slopes_of_signs(const Tensor& spectra, const Powers& powers, const Tensor& exponents) {
@@ -102,11 +109,7 @@ Tensor slopes_of_signs(const Tensor& spectra, const Powers& powers, const Tensor
   const Tensor x = exponents.to(at::kDouble);
   const Tensor magnitudes = weighted_sum(x, logarithms).exp().masked_fill(empty_in_product(x, empty), 0);
   const Tensor angles = (bins < 0).to(at::kDouble).transpose(-1, -2) * (x * (kTurn / 2)).unsqueeze(-2);
-  const Tensor slopes = angles.sin() * (magnitudes * (-kTurn / 2)).unsqueeze(-1);
-  if (count_along(angles, -1) < 2) {
-    return slopes;
-  }
-  return slopes * products_of_others(angles.cos(), -1, [](const Tensor& a, const Tensor& b) { return a * b; });
+  return angles.sin() * products_of_others(angles.cos()) * (magnitudes * (-kTurn / 2)).unsqueeze(-1);
 }
 
 // With F the product's bins: dF = F sum_k (ln A_k dx_k + x_k dA_k / A_k), at real bins with ln |A_k| and the slopes

@@ -2,12 +2,10 @@
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-
-from torch_hrr._sharding import on_every_rank
 
 
 def activated(u: Tensor, activation: str) -> Tensor:
@@ -33,6 +31,15 @@ def rates_of(weight: Tensor, power: float) -> Tensor:
     return ((length - 1).abs() + 1e-10) ** power
 
 
+def _undivided(x: Tensor) -> Tensor:
+    """All of a DTensor on every rank: before torch 2.15, argmax of a single divided row raises."""
+    if not hasattr(x, "placements"):
+        return x
+    from torch.distributed.tensor import DTensor, Replicate
+
+    return cast(DTensor, x).redistribute(placements=[Replicate()] * len(x.placements))
+
+
 def step_of(
     inputs: Tensor, outputs: Tensor, weight: Tensor, rule: str, theta: Tensor, losers: float, scaled: bool
 ) -> Tensor:
@@ -42,8 +49,7 @@ def step_of(
         products = inputs @ weight.mT
         wins = torch.zeros_like(outputs)
         if weight.shape[-2]:
-            # Before torch 2.15, argmax of a single divided row raises.
-            wins = wins.scatter(-1, on_every_rank(products).argmax(-1, keepdim=True), 1.0)
+            wins = wins.scatter(-1, _undivided(products).argmax(-1, keepdim=True), 1.0)
         shares = outputs * (losers + (1 - losers) * wins)
         step = shares.mT @ inputs / batch - (shares * products).mean(-2).unsqueeze(-1) * weight
         return step / (step.abs().amax((-2, -1), keepdim=True) + 1e-30) if scaled and weight.shape[-2] else step
