@@ -213,6 +213,29 @@ def test_series_are_classified():
     classifier.predict(x[1::2, :30, 0])
 
 
+class Frame:
+    """What a data frame is to NumPy: square brackets name its columns."""
+
+    def __init__(self, values):
+        self.values, self.ndim, self.shape = values, values.ndim, values.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values.astype(dtype or self.values.dtype)
+
+    def __getitem__(self, name):
+        raise KeyError(name)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_several_data_frames_are_classified_as_their_arrays(tokens, short_fits):
+    draw = np.random.default_rng(0)
+    given = [draw.integers(0, 5, length) if tokens else draw.random((length, 3)) for length in (6, 9, 6, 7)]
+    classifier = LSMClassifier(CONFIG if tokens else None, units=10)
+    wanted = classifier.fit(given, [0, 1, 0, 1]).predict_proba(given)
+    frames = [Frame(one) for one in given]
+    assert np.array_equal(classifier.fit(frames, [0, 1, 0, 1]).predict_proba(frames), wanted)
+
+
 def test_the_next_token_has_the_probability_of_its_source(generator):
     entropy = -0.92 * math.log2(0.92) - 0.08 * math.log2(0.02)
     test = cycles(8, 500, seed=5)

@@ -687,7 +687,9 @@ class LSMClassifier(SoftmaxEstimator):
         """Sequences of a width and columns, if these are known."""
         dims = 1 if tokens else 2
         if isinstance(x, list | tuple) and x and all(getattr(one, "ndim", None) == dims for one in x):
-            parts = [self._batch(op, one[None], tokens, width, None).given for one in x]
+            # As arrays: data frames take [None] for the name of a column.
+            arrays = [as_array(op, "x", one, TOKENS) if tokens else as_array(op, "x", one) for one in x]
+            parts = [self._batch(op, one[None], tokens, width, None).given for one in arrays]
             for part in parts:
                 check_warmup(op, 0, part)
             if len({part.shape[2:] for part in parts}) > 1:
