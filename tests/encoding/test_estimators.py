@@ -399,6 +399,31 @@ def test_files_bring_estimators_back(generator, tmp_path, short_fits):
         LSMClassifier.load(tmp_path / "r")
 
 
+def test_files_keep_which_settings_are_left_to_fit(tmp_path):
+    told = {
+        "input_dim": 8,
+        "spectral_radius": 0.5,
+        "leak": 0.8,
+        "input_scaling": 0.5,
+        "seed": 4,
+        "dtype": torch.float64,
+    }
+    for kind in (LSMRegressor, LSMClassifier, partial(LSMGenerator, CONFIG)):
+        for given in ({"seed": None}, told):
+            estimator = kind(units=5, **given)
+            estimator.save(tmp_path / "e")
+            loaded = type(estimator).load(tmp_path / "e").get_params()
+            assert {name: loaded[name] for name in told} == dict.fromkeys(told) | given
+    LSMRegressor(units=5, seed=None, random_state=4).save(tmp_path / "e")
+    assert LSMRegressor.load(tmp_path / "e").seed == 4
+    x = series(60)
+    two = np.stack([x, -x], 1).astype("float32")
+    regressor = LSMRegressor(units=5).fit(x, x)
+    regressor.save(tmp_path / "e")
+    again = LSMRegressor.load(tmp_path / "e").fit(two, two).predict(two)
+    assert again.dtype == np.float32 and np.array_equal(again, regressor.fit(two, two).predict(two))
+
+
 def test_fits_start_anew_and_leave_what_is_there_when_they_fail(generator):
     x = series(100)
     regressor = LSMRegressor(units=20).fit(x, x)
@@ -442,6 +467,9 @@ def test_a_forged_file_is_an_error(generator, tmp_path):
         (tensors, metadata | {"config": None}),
         (tensors, metadata | {"columns": 3}),
         (tensors, metadata | {"machine": metadata["machine"] | {"units": 61}}),
+        (tensors, metadata | {"left_to_fit": ["units"]}),
+        (tensors, metadata | {"left_to_fit": metadata["left_to_fit"][::-1]}),
+        (tensors, metadata | {"left_to_fit": None}),
     ]
     for content in forged:
         files.save(tmp_path / "g", *content, format="torch_hrr.lsm_generator", version=1)

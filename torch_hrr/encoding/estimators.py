@@ -47,6 +47,8 @@ BATCH = 2048
 # Tokens are renewed faster and forgotten sooner than samples of a series (measured on text: 2.21 bits a character with
 # these at 500 units, 2.26 with a radius of 0.9).
 _SERIES_RADIUS, _SERIES_LEAK, _TOKEN_RADIUS, _TOKEN_LEAK = 0.9, 0.3, 0.5, 0.8
+# Settings that may be None: each `fit` then chooses anew.
+_LEFT = ("input_dim", "spectral_radius", "leak", "input_scaling", "seed", "dtype")
 
 
 class _Sequences(NamedTuple):
@@ -198,6 +200,12 @@ class _Estimator(Parameters, Described, Saveable):
         (tensors, settings), (learned, facts) = self.machine._content(), self._more()
         tensors = {f"machine.{name}": tensor for name, tensor in tensors.items()}
         metadata: dict[str, Any] = {"machine": settings, "config": None} | facts
+        # The machine has a value for each. A `random_state` is in no file: the seed that it drew is.
+        left = [name for name in _LEFT if getattr(self, name) is None]
+        if self.random_state is not None and "seed" in left:
+            left.remove("seed")
+        if left:
+            metadata["left_to_fit"] = left
         if self.embedder is not None:
             held, embedder = self.embedder._content()
             metadata |= embedder
@@ -209,7 +217,9 @@ class _Estimator(Parameters, Described, Saveable):
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
         facts = dict(metadata)
-        machine, config = facts.pop("machine"), facts.pop("config")
+        machine, config, left = facts.pop("machine"), facts.pop("config"), facts.pop("left_to_fit", [])
+        if left != [name for name in _LEFT if name in left]:
+            raise ValueError(f"settings that are left to fit, of {', '.join(_LEFT)}, got {left}")
         parts: dict[str, dict[str, Tensor]] = {"machine": {}, "embedder": {}, "learned": {}}
         for name, tensor in tensors.items():
             part, _, own = name.partition(".")
@@ -226,8 +236,8 @@ class _Estimator(Parameters, Described, Saveable):
         made = LiquidStateMachine._from_content(parts["machine"], machine, where, embedder=embedder)
         if config is not None and config.embedding_dim != made.input_dim:
             raise ValueError(f"an embedder of another width than {made.input_dim}")
-        settings = {name: getattr(made, name) for name in SETTINGS}
-        estimator = cls(config, **settings, device=device, dtype=made.dtype)
+        settings = {name: getattr(made, name) for name in SETTINGS} | {"dtype": made.dtype}
+        estimator = cls(config, **settings | dict.fromkeys(left), device=device)
         estimator._machine = made
         estimator._restore(parts["learned"], facts)
         return estimator
