@@ -151,3 +151,22 @@ def test_files_are_written_and_read(tmp_path):
 
     torch._dynamo.reset()
     assert torch.equal(torch.compile(through, backend="aot_eager")(X[0]), X[0] * 2 + 1)
+
+
+def test_a_model_of_words_is_one_graph_by_a_memory_and_buffers():
+    class Answer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            words = hrr.Vocabulary(DIM, device="cpu")
+            words.populate("A; B; ROLE.unitary()")
+            self.memory = hrr.ItemMemory(words)
+            self.register_buffer("role", words["ROLE"])
+
+        def forward(self, x):
+            return self.memory.cleanup(hrr.unbind(x, self.role))
+
+    torch._dynamo.reset()
+    model = Answer()
+    programs = [torch.export.export(model, (X,), strict=strict).module() for strict in (False, True)]
+    for program in (*programs, torch.compile(model, backend="aot_eager", fullgraph=True)):
+        assert all(torch.equal(*pair) for pair in zip(program(X), model(X), strict=True))
