@@ -38,8 +38,9 @@ class AssemblyClassifier(Parameters, Described, Saveable):
     class whose assembly the winners overlap most, the first one of several. Deterministic as `Brain`.
 
     An example is a row of 0 and 1, bool or floating point, or of the int64 indices of the inputs that fire. For other
-    numbers put ``sklearn.preprocessing.Binarizer`` before it. Arrays give arrays, tensors tensors. It is an estimator
-    to scikit-learn, which need not be installed. Threads may share one that is fitted.
+    numbers put ``sklearn.preprocessing.Binarizer`` before it, for integers as floats, since it keeps their dtype.
+    Arrays give arrays, tensors tensors. It is an estimator to scikit-learn, which need not be installed. Threads may
+    share one that is fitted.
 
     Attributes:
         classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.
@@ -271,7 +272,9 @@ def _firing(op: str, given: Any, n_in: int | None) -> tuple[list[Tensor], int]:
             raise IndexError(f"{op}: X must hold indices in 0..{n_in - 1}, got {int(rows.min())} to {int(rows.max())}")
         rows = rows.sort(-1).values
         if bool((rows[:, 1:] == rows[:, :-1]).any()):
-            raise ValueError(f"{op}: X must hold different indices in a row, got repeated ones")
+            raise ValueError(
+                f"{op}: X must hold different indices in a row, got repeated ones (0 and 1 are bool or floating point)"
+            )
         return list(rows), n_in
     if rows.dtype != torch.bool and not rows.is_floating_point():
         raise TypeError(f"{op}: X must be bool, floating point or int64 indices, got {rows.dtype}")
