@@ -481,6 +481,15 @@ def test_bitlinear_is_ternary_and_its_gradient_goes_straight_through():
     torch.testing.assert_close(gradient, upstream.T @ x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_bitlinear_of_weights_far_above_gamma_is_ternary_to_the_last_bit(dtype):
+    layer = BitLinear(16, 16, bias=False, seed=2, dtype=dtype)
+    with torch.no_grad():
+        layer.weight[0, 0], layer.weight[1, 1] = 20.0, -7.3
+    signs, gamma = layer.quantized()
+    assert torch.equal(layer(torch.eye(16, dtype=dtype)).T, signs * gamma)
+
+
 def test_sizes_have_torchs_names_and_those_of_before():
     layer, before = BitLinear(in_features=6, out_features=4, seed=1), BitLinear(input_size=6, output_size=4, seed=1)
     assert torch.equal(layer.weight, before.weight)

@@ -16,8 +16,8 @@ from torch_hrr.runtime.device import resolve_parameter_device
 class BitLinear(DescribedModule):
     """A linear layer whose weights are -gamma, 0 or gamma: ``y = x Q(W)^T + b``.
 
-    ``Q(W) = gamma clip(round(W / gamma), -1, 1)`` with gamma the mean of abs(W). The gradient goes straight through Q,
-    so any optimizer trains W.
+    ``Q(W) = gamma clip(round(W / gamma), -1, 1)`` with gamma the mean of abs(W), at least 1e-5. The gradient goes
+    straight through Q, so any optimizer trains W.
 
     Attributes:
         in_features, out_features: n and m, as of `torch.nn.Linear`.
@@ -72,7 +72,8 @@ class BitLinear(DescribedModule):
         """``x Q(W)^T + b``, ``[..., m]``; errors as of `rows_for`."""
         x = rows_for("BitLinear", x, self.weight)
         signs, gamma = self.quantized()
-        weight = self.weight + (signs * gamma - self.weight).detach()
+        # A difference of 0 carries the gradient: the sum of W and Q(W) - W would round to more than three values.
+        weight = signs * gamma + (self.weight - self.weight.detach())
         return nn.functional.linear(x, weight, self.bias)
 
     def _summary(self) -> dict[str, Any]:
