@@ -177,6 +177,24 @@ def test_another_dimension_keeps_what_was_said_of_frequencies():
     assert module.frequencies.weight.dtype == torch.float64 and not module.frequencies.weight.requires_grad
 
 
+def test_sizes_that_no_table_can_have_leave_it_as_it_is():
+    module = embedder()
+    config, before = module.config, module.weight.detach().clone()
+    for adapt in ("adapt_to_vocabulary", "adapt_embedding_dimension"):
+        with pytest.raises(ValueError, match=rf"^{adapt}: the table must have fewer than 2\^59 elements"):
+            getattr(module, adapt)(2**60)
+        with pytest.raises(ValueError, match=f"^{adapt}: table must hold data, got a meta tensor"):
+            getattr(copy.deepcopy(module).to("meta"), adapt)(20)
+    assert module.config == config and torch.equal(module.weight, before)
+
+
+@ways
+@pytest.mark.parametrize("strict", (False, True))
+def test_every_embedder_is_exported(way, strict):
+    module, ids = embedder(way), tokens(3, 4)
+    assert torch.equal(torch.export.export(module, (ids,), strict=strict).module()(ids), module(ids))
+
+
 @ways
 def test_files(tmp_path, way):
     module, path, ids = embedder(way, use_relative_position=True), tmp_path / "embedder", tokens(2, 5)

@@ -24,8 +24,10 @@ def test_defaults_are_those_written_down():
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"temperature": 0}, "temperature must not be 0 in torch.float32, got 0"),
-        ({"temperature": 1e-50}, "temperature must not be 0 in torch.float32, got 1e-50"),
+        ({"temperature": 0}, "temperature must be finite and not 0 in torch.float32, got 0"),
+        ({"temperature": 1e-50}, "temperature must be finite and not 0 in torch.float32, got 1e-50"),
+        ({"temperature": -1e39}, r"temperature must be finite and not 0 in torch.float32, got -1e\+39"),
+        ({"vocab_size": 2**60}, r"the table must have fewer than 2\^59 elements, got sizes"),
         ({"frequency_scaling": 1e30}, r"scale base\^\(-2i/dim\) must be at most 2\^60 for every i, got 1e\+30"),
         ({"base_frequency": 1e-300}, r"scale base\^\(-2i/dim\) must be at most 2\^60 for every i"),
         ({"vocab_size": 5, "padding_id": 5}, "padding_id must be below vocab_size = 5, got 5"),
@@ -35,7 +37,7 @@ def test_defaults_are_those_written_down():
             "frequency_scaling must be above 0 with log_frequency, got -1",
         ),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_fields_that_do_not_go_together(fields, text):
     with pytest.raises(ValueError, match=f"^SinusoidalConfig: {text}"):

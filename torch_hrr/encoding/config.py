@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from torch_hrr._checks import check_elements
 from torch_hrr._repr import Described
 from torch_hrr._spec import Bool, Choice, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import GPUConfig
@@ -111,8 +113,10 @@ class SinusoidalConfig(Described, Saveable):
         """What fields ask of one another; ValueError."""
         op = "SinusoidalConfig"
         wide = torch.float64 if self.precision == "float64" else torch.float32
-        if torch.tensor(self.temperature, dtype=wide, device="cpu") == 0:
-            raise ValueError(f"{op}: temperature must not be 0 in {wide}, got {self.temperature}")
+        divisor = torch.tensor(self.temperature, dtype=wide, device="cpu").item()
+        if not 0 < abs(divisor) < math.inf:
+            raise ValueError(f"{op}: temperature must be finite and not 0 in {wide}, got {self.temperature}")
+        check_elements(op, "the table", (self.vocab_size, self.embedding_dim))
         check_settings(op, self.embedding_dim, self.base_frequency, self.frequency_scaling, self.phase_shift)
         if self.padding_id is not None and self.padding_id >= self.vocab_size:
             raise ValueError(f"{op}: padding_id must be below vocab_size = {self.vocab_size}, got {self.padding_id}")

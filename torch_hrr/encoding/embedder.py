@@ -188,7 +188,9 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
                 check_data(op, "positions", positions)
         with named("embed_positions", op):
             # The transforms of torch.func refuse checkpoints: they have ended when a backward pass would compute again.
-            if self.checkpointed and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
+            # torch cannot export a checkpoint strictly, and otherwise leaves it out.
+            refused = torch._C._are_functorch_transforms_active() or torch.compiler.is_exporting()
+            if self.checkpointed and torch.is_grad_enabled() and not refused:
                 again: Tensor = checkpoint(self._embed, ids, positions, use_reentrant=False)
                 return again
             return self._embed(ids, positions)
@@ -310,11 +312,11 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         The parameter is a new one, which existing optimizers do not know.
 
         Raises:
-            ValueError: ``vocab_size`` leaves padding out, or the table is mapped or divided among ranks.
+            ValueError: ``vocab_size`` leaves padding out, or the table is mapped, divided among ranks or without data.
         """
         op = "adapt_to_vocabulary"
         least = 1 if self.config.padding_id is None else self.config.padding_id + 1
-        self._adapt(replace(self.config, vocab_size=integer(op, "vocab_size", vocab_size, least)), op, generator)
+        self._adapt({"vocab_size": integer(op, "vocab_size", vocab_size, least)}, op, generator)
 
     @takes(embedding_dim=Int(1), generator=Generator())
     def adapt_embedding_dimension(self, embedding_dim: int, generator: torch.Generator | None = None) -> None:
@@ -323,17 +325,20 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         Frequencies depend on the width and start at the new ladder. Parameters are new ones, and errors are as for
         `adapt_to_vocabulary`.
         """
-        self._adapt(replace(self.config, embedding_dim=embedding_dim), "adapt_embedding_dimension", generator)
+        self._adapt({"embedding_dim": embedding_dim}, "adapt_embedding_dimension", generator)
 
-    def _adapt(self, config: SinusoidalConfig, op: str, generator: torch.Generator | None) -> None:
+    def _adapt(self, sizes: dict[str, Any], op: str, generator: torch.Generator | None) -> None:
         if self.weight is None:
             raise ValueError(f"{op}: table must be a parameter, got a mapped one")
         if hasattr(self.weight, "placements"):
             raise ValueError(f"{op}: table must be on one rank, got a DTensor")
+        check_data(op, "table", self.weight)
+        with named("SinusoidalConfig", op):
+            config = replace(self.config, **sizes)
         before = self.weight.detach()
         weight = torch.empty(config.vocab_size, config.embedding_dim, dtype=before.dtype, device="cpu")
         self._draw(weight, generator)
-        rows, columns = (min(sizes) for sizes in zip(weight.shape, before.shape, strict=True))
+        rows, columns = (min(both) for both in zip(weight.shape, before.shape, strict=True))
         weight[:rows, :columns] = before[:rows, :columns].to("cpu")
         same_width = config.embedding_dim == self.config.embedding_dim
         self._configure(config)
