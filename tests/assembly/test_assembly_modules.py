@@ -222,6 +222,7 @@ def test_repr_shows_the_settings():
 CONSTRUCTORS = [
     (lambda: KCap(1, surrogate="ste", soft=True), ValueError, "KCap: surrogate must be .* with soft, got 'ste'"),
     (lambda: AssemblyLayer(3, 4, 5), ValueError, "AssemblyLayer: k must be at most n = 4, got 5"),
+    (lambda: AssemblyLayer(2**40, 2**40, 5), ValueError, r"AssemblyLayer: the weights must have fewer than 2\^59"),
 ]
 
 

@@ -88,9 +88,8 @@ def k_cap(inputs: Tensor, k: int, temperature: float = 1.0, surrogate: str = "si
 
     Raises:
         TypeError: ``inputs`` is not float32, float64, float16 or bfloat16.
-        ValueError: ``k`` is outside 0 to n, ``temperature`` is not finite or not above 0, or ``surrogate`` is unknown
-            or, with ``soft``, has no y.
-        RuntimeError: ``inputs`` has no dimension.
+        ValueError: ``inputs`` has no dimension, ``k`` is outside 0 to n, ``temperature`` is not finite or not above 0,
+            or ``surrogate`` is unknown or, with ``soft``, has no y.
 
     Source: Papadimitriou et al., Brain computation by assemblies of neurons, PNAS 117(25), 2020, for the k-cap; Amos,
     Koltun and Kolter, The limited multi-label projection layer, 2019, for the projection onto sum y = k.

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting
 
-from torch_hrr._checks import check_floating, check_strided, placed, resolve_dtype, tensor
+from torch_hrr._checks import check_elements, check_floating, check_strided, named, placed, resolve_dtype, tensor
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
@@ -148,6 +148,7 @@ class AssemblyLayer(DescribedModule):
         _check_soft("AssemblyLayer", surrogate, soft)
         if k > n:
             raise ValueError(f"AssemblyLayer: k must be at most n = {n}, got {k}")
+        check_elements("AssemblyLayer", "the weights", (n, in_features))
         seed = given_or_drawn_seed("AssemblyLayer", seed)
         self.in_features = in_features
         self.n = n
@@ -159,7 +160,8 @@ class AssemblyLayer(DescribedModule):
         self.seed = seed
         place = resolve_parameter_device(device, op="AssemblyLayer")
         weight = torch.empty(n, in_features, device=place, dtype=resolve_dtype("AssemblyLayer", dtype))
-        weight.copy_(draw_edges(n, in_features, self.p, seed))
+        with named("connectome_inputs", "AssemblyLayer"):
+            weight.copy_(draw_edges(n, in_features, self.p, seed))
         self.trainable = trainable
         if trainable:
             self.weight = nn.Parameter(weight)
