@@ -39,6 +39,18 @@ def test_a_description_with_parts_missing_is_named():
     assert_refused(ValueError, r"got none of \['order'\]$", state)
 
 
+@pytest.mark.parametrize("junk", [None, 3, "x", [1], [["A", {}]], [["A", "s", -1]], torch.ones(2)], ids=range(7))
+@pytest.mark.parametrize("part", ["stimuli", "areas", "fibers", "sources", "locks", "betas", "order"])
+@pytest.mark.parametrize("mode", ["exact", "sampled"])
+def test_a_description_with_another_part_is_a_value_error(mode, part, junk):
+    state = dict(brain_of(mode).state_dict())
+    state["_extra_state"] = {**state["_extra_state"], part: junk}
+    assert_refused(ValueError, "^load_state_dict: ", state, mode=mode)
+    model = torch.nn.ModuleDict({"brain": Brain(p=0.2, seed=1, mode=mode)})
+    with pytest.raises(ValueError, match=r"^load_state_dict: "):
+        model.load_state_dict({f"brain.{name}": value for name, value in state.items()})
+
+
 @pytest.mark.parametrize("name", ["generator", "area.0.winners", "fiber.0.0.sources", "stimulus.0.0.sums"])
 def test_a_state_of_a_sampled_brain_with_a_tensor_missing_is_named(name):
     state = dict(brain_of("sampled").state_dict())

@@ -192,3 +192,13 @@ def test_fewer_biases_than_areas_are_those_of_the_first(content, path):
     assert [len(bias) for bias in loaded.biases] == [60]
     step(loaded)
     assert [len(bias) for bias in loaded.biases] == [60, 50]
+
+
+@pytest.mark.parametrize("junk", [None, 3, {}, {"learning": 1, "biases": []}, {"learning": True, "biases": [0.5]}])
+def test_a_state_with_another_description_is_refused(junk):
+    brain = TorchBrain(p=0.1, seed=0, learning=True)
+    brain.add_area("A", n=20, k=2)
+    biases = list(brain.biases)
+    with pytest.raises((TypeError, ValueError), match="^load_state_dict: (_extra_state|learning|biases) must "):
+        brain.load_state_dict({**brain.state_dict(), "_extra_state": junk})
+    assert brain.learning and all(now is before for now, before in zip(brain.biases, biases, strict=True))

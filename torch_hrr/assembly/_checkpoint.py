@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool
+from torch_hrr._shared import is_out_of_memory
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
 from torch_hrr.assembly._network import Network
@@ -118,6 +120,18 @@ def check_same_brain(network: Network, config: Mapping[str, Any]) -> None:
     ]
     if areas[0] != areas[1] or mine["stimuli"] != config["stimuli"]:
         raise ValueError("load_state_dict: areas and stimuli must be those of the brain, got others")
+
+
+@contextlib.contextmanager
+def described() -> Iterator[None]:
+    """A block that reads the configuration in a state: what it stumbles over there is a ValueError that says so."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if is_out_of_memory(error) or str(error).startswith("load_state_dict: "):
+            raise
+        got = f"{type(error).__name__}: {error}"
+        raise ValueError(f"load_state_dict: _extra_state must be that of a brain, got {got}") from error
 
 
 def set_flags(network: Network, config: Mapping[str, Any]) -> None:

@@ -150,8 +150,10 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         Raises:
             ValueError: the state is that of a brain with another graph or other declarations; the brain is unchanged.
         """
-        if state != self.get_extra_state():
-            self._take_over(self._declared(state))
+        with checkpoint.described():
+            fresh = self._declared(state) if state != self.get_extra_state() else None
+        if fresh is not None:
+            self._take_over(fresh)
 
     def _declared(self, config: Mapping[str, Any]) -> NetworkModule:
         """A brain of the same graph with the declarations of a configuration."""
@@ -183,7 +185,8 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         config = state_dict.get("_extra_state")
         if not isinstance(config, Mapping):
             raise RuntimeError("load_state_dict: state must hold the entry _extra_state of a brain")
-        fresh = self._declared(config)
+        with checkpoint.described():
+            fresh = self._declared(config)
         result = nn.Module.load_state_dict(fresh, state_dict, strict=strict, assign=assign)
         self._take_over(fresh)
         return result

@@ -14,6 +14,7 @@ from torch_hrr._progress import Progress, interrupts_held_back, ticking
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import CopiedWhole, Shared, locked
 from torch_hrr._spec import Bool, Device, Int, Real, Seed, takes
+from torch_hrr.assembly._checkpoint import described
 from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.io import Saveable
@@ -133,10 +134,12 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
         if f"{prefix}_extra_state" in state_dict:
             self._taken(state_dict[f"{prefix}_extra_state"])
         if isinstance(config := state_dict.get(f"{prefix}brain._extra_state"), Mapping):
-            areas = {name: (area["n"], area["k"]) for name, area in config["areas"]}
+            with described():
+                areas = {name: (area["n"], area["k"]) for name, area in config["areas"]}
+                stimuli = [*map(tuple, config["stimuli"])]
             self._check_areas(self._settings(), areas)
             own = self.brain
-            if [*own.areas] != [*areas] or [*own.stimuli.items()] != [*map(tuple, config["stimuli"])]:
+            if [*own.areas] != [*areas] or [*own.stimuli.items()] != stimuli:
                 # What was presented is the state's own affair; a brain without areas takes what it declares.
                 self.brain = Brain(own.p, own.seed, device=own.device, batch=own.batch).train(own.training)
         super()._load_from_state_dict(state_dict, prefix, *args)

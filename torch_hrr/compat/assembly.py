@@ -325,10 +325,16 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
 
     def set_extra_state(self, state: Any) -> None:
         """Makes the biases that a state_dict describes, unless they are there."""
-        self.learning = bool(state["learning"])
-        if state["biases"] != [len(bias) for bias in self.biases]:
+        op = "load_state_dict"
+        if not isinstance(state, Mapping) or not {"learning", "biases"} <= state.keys():
+            raise ValueError(f"{op}: _extra_state must hold learning and biases, got {checks.brief(state)}")
+        learning = checks.check_bool(op, "learning", state["learning"])
+        given = checks.elements(op, "biases", state["biases"], "a list of ints")
+        sizes = [checks.integer(op, "biases", n, 1, 2**31 - 2) for n in given]
+        self.learning = learning
+        if sizes != [len(bias) for bias in self.biases]:
             self.biases = nn.ParameterList()
-        self._append_biases(state["biases"])
+        self._append_biases(sizes)
 
     @classmethod
     def load(
