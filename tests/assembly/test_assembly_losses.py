@@ -119,6 +119,8 @@ def test_errors_name_the_call_and_the_argument(call, args, error, argument):
 def test_losses_are_batched_by_vmap(loss):
     inputs, targets = torch.randn(4, 10), torch.stack([torch.randperm(10)[:3] for _ in range(4)])
     each = torch.stack([assembly_loss(*pair, 4, loss) for pair in zip(inputs, targets, strict=True)])
-    torch.testing.assert_close(torch.func.vmap(lambda row, own: assembly_loss(row, own, 4, loss))(inputs, targets), each)
+    torch.testing.assert_close(
+        torch.func.vmap(lambda row, own: assembly_loss(row, own, 4, loss))(inputs, targets), each
+    )
     with pytest.raises(IndexError, match=r"^assembly_loss: targets must be in 0\.\.9, got 10"):
         torch.func.vmap(lambda row: assembly_loss(row, torch.tensor([10]), 4, loss))(inputs)

@@ -448,3 +448,22 @@ def test_a_transition_that_is_missing_is_said():
     assert machine.run(["x"]) == "b"
     with pytest.raises(ValueError, match=r"^run: transitions must lead from 'b' with 'x', got none$"):
         machine.run(["x", "x"])
+
+
+@pytest.mark.parametrize("make", [a_memory, a_machine, a_chain], ids=MADE[:3])
+@pytest.mark.parametrize("used", [False, True], ids=["fresh", "used"])
+def test_a_state_with_a_damaged_brain_leaves_a_program_as_it_was(make, used):
+    other = make()
+    made = other if used else other._from_settings({**other._settings()}, {}, None)
+    brain, before = made.brain, copy.deepcopy(made.state_dict())
+    for name, damage in (("brain._extra_state", {"order": []}), ("brain.states.0.winners", 10**6)):
+        state = copy.deepcopy(make().state_dict())
+        state[name] = {**state[name], **damage} if isinstance(damage, dict) else state[name] + damage
+        with pytest.raises(ValueError, match=r"^load_state_dict: "):
+            made.load_state_dict(state)
+        after = made.state_dict()
+        assert made.brain is brain and after.keys() == before.keys()
+        for key, value in before.items():
+            assert (
+                torch.equal(value, after[key]) if isinstance(value, torch.Tensor) else repr(value) == repr(after[key])
+            )

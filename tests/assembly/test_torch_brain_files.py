@@ -199,6 +199,6 @@ def test_a_state_with_another_description_is_refused(junk):
     brain = TorchBrain(p=0.1, seed=0, learning=True)
     brain.add_area("A", n=20, k=2)
     biases = list(brain.biases)
-    with pytest.raises((TypeError, ValueError), match="^load_state_dict: (_extra_state|learning|biases) must "):
+    with pytest.raises((TypeError, ValueError), match=r"^load_state_dict: (_extra_state|learning|biases) must "):
         brain.load_state_dict({**brain.state_dict(), "_extra_state": junk})
     assert brain.learning and all(now is before for now, before in zip(brain.biases, biases, strict=True))

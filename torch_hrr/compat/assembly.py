@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from torch_hrr._checks import listed
 from torch_hrr._repr import Described, DescribedModule
 from torch_hrr._shared import CopiedWhole, lock_public_calls, locked
 from torch_hrr._spec import Bool, Choice, Real, Seed, takes
@@ -329,7 +330,7 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         if not isinstance(state, Mapping) or not {"learning", "biases"} <= state.keys():
             raise ValueError(f"{op}: _extra_state must hold learning and biases, got {checks.brief(state)}")
         learning = checks.check_bool(op, "learning", state["learning"])
-        given = checks.elements(op, "biases", state["biases"], "a list of ints")
+        given = listed(op, "biases", state["biases"], "a list of ints")
         sizes = [checks.integer(op, "biases", n, 1, 2**31 - 2) for n in given]
         self.learning = learning
         if sizes != [len(bias) for bias in self.biases]:
