@@ -199,6 +199,12 @@ def test_a_state_with_another_description_is_refused(junk):
     brain = TorchBrain(p=0.1, seed=0, learning=True)
     brain.add_area("A", n=20, k=2)
     biases = list(brain.biases)
+    brain.project({"A": torch.arange(20.0)}, {})
+    won = brain.winners("A")
+    for name, value in (("biases.0", torch.zeros(3)), ("brain.states.0.winners", torch.tensor([[5, 5]]))):
+        with pytest.raises((RuntimeError, ValueError)):
+            brain.load_state_dict({**copy.deepcopy(brain.state_dict()), name: value})
+        assert torch.equal(brain.winners("A"), won) and brain.biases[0] is biases[0]
     with pytest.raises((TypeError, ValueError), match=r"^load_state_dict: (_extra_state|learning|biases) must "):
         brain.load_state_dict({**brain.state_dict(), "_extra_state": junk})
     assert brain.learning and all(now is before for now, before in zip(brain.biases, biases, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import listed
+from torch_hrr._progress import interrupts_held_back
 from torch_hrr._repr import Described, DescribedModule
 from torch_hrr._shared import CopiedWhole, lock_public_calls, locked
-from torch_hrr._spec import Bool, Choice, Real, Seed, takes
+from torch_hrr._spec import Bool, Choice, Instance, Real, Seed, takes
 from torch_hrr.assembly import Brain, assembly_loss, k_winners
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _external as rounding
@@ -336,6 +338,19 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
         if sizes != [len(bias) for bias in self.biases]:
             self.biases = nn.ParameterList()
         self._append_biases(sizes)
+
+    @takes(state_dict=Instance(Mapping), strict=Bool(), assign=Bool())
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of any module, but after an error the brain and its biases are unchanged."""
+        module: Any = super()
+        biases, before = self.biases, copy.deepcopy(self.state_dict())
+        try:
+            return module.load_state_dict(state_dict, strict=strict, assign=assign)
+        except BaseException:
+            with interrupts_held_back():
+                self.biases = biases
+                module.load_state_dict(before)
+            raise
 
     @classmethod
     def load(
