@@ -187,11 +187,14 @@ def check_seed(op: str, seed: Any, argument: str = "seed") -> int:
 
 
 class named:
-    """A block in which errors of the call `inner` are raised in the name of the call that the user made."""
+    """A block in which errors of the call `inner` are raised in the name of the call that the user made.
 
-    def __init__(self, inner: str, own: str) -> None:
+    So are those of its arguments that have other names there: ``inner="own"``.
+    """
+
+    def __init__(self, inner: str, own: str, /, **arguments: str) -> None:
         """Not by contextlib, which takes three times as long: operators of few elements are called so."""
-        self._inner, self._own = inner, own
+        self._inner, self._own, self._arguments = inner, own, arguments
 
     def __enter__(self) -> None:
         """Nothing."""
@@ -199,7 +202,10 @@ class named:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """The error in the name of `own`."""
         if isinstance(error, Exception) and (text := str(error)).startswith(f"{self._inner}: "):
-            raise type(error)(self._own + text.removeprefix(self._inner)) from None
+            text = self._own + text.removeprefix(self._inner)
+            for argument, name in self._arguments.items():
+                text = text.replace(f": {argument} ", f": {name} ", 1)
+            raise type(error)(text) from None
 
 
 def check_dtype(op: str, dtype: torch.dtype) -> None:

@@ -386,9 +386,9 @@ def test_an_embedder_adds_what_the_library_adds(name, dim, vectorized):
 @pytest.mark.parametrize("dim", (8, 7))
 def test_an_embedder_refuses_alike_whatever_path_it_takes(dim, vectorized):
     module = embedder("diffusers", dim, use_vectorized_operations=vectorized)
-    with pytest.raises(IndexError, match=r"^embed: tokens must be from 0 to 11, the last row of table, got 12$"):
+    with pytest.raises(IndexError, match=r"^embed: ids must be from 0 to 11, the last row of table, got 12$"):
         module(IDS + 3)
-    with pytest.raises(ValueError, match=r"^embed: tokens and positions must broadcast, got sizes 5 and 4 at"):
+    with pytest.raises(ValueError, match=r"^embed: ids and positions must broadcast, got sizes 5 and 4 at"):
         module(IDS, torch.arange(4))
 
 

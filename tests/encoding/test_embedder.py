@@ -338,7 +338,7 @@ def test_advice_counts_length_dtype_and_what_is_free(monkeypatch):
     ("arguments", "error", "text"),
     [
         ((torch.tensor(1),), ValueError, "embed: ids must have shape"),
-        ((torch.ones(2),), TypeError, "embed: tokens must be int32 or int64"),
+        ((torch.ones(2),), TypeError, "embed: ids must be int32 or int64"),
         ((torch.tensor([1]), torch.tensor([True])), TypeError, "embed: positions must be integers"),
     ],
     ids=range(3),

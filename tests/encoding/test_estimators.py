@@ -523,6 +523,7 @@ SERIES = np.zeros((2, 9, 1))
             for y in ([2**70, 1], [-(2**63) - 1, 1], [2**63, -1], np.array([2**70, 1]))
         ),
         (lambda: LSMGenerator(CONFIG, units=0).fit(TOKENS), ValueError, "LSMGenerator: units must be at least 1"),
+        (lambda: regress(CONFIG).fit(TOKENS + 5, TOKENS), IndexError, "fit: x must be from 0 to 4, the last row"),
         (lambda: write().fit(TOKENS + 5), IndexError, "fit: tokens must be 0 to 4, got 5"),
         (lambda: write().fit(TOKENS - 1), IndexError, "fit: tokens must be 0 to 4, got -1"),
         (lambda: write().fit(TOKENS.float()), TypeError, "fit: tokens must be integers"),

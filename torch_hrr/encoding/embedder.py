@@ -186,7 +186,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
             check_data(op, "ids", ids)
             if positions is not None:
                 check_data(op, "positions", positions)
-        with named("embed_positions", op):
+        with named("embed_positions", op, tokens="ids"):
             # The transforms of torch.func refuse checkpoints: they have ended when a backward pass would compute again.
             # torch cannot export a checkpoint strictly, and otherwise leaves it out.
             refused = torch._C._are_functorch_transforms_active() or torch.compiler.is_exporting()

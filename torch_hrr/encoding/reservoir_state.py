@@ -321,7 +321,7 @@ class ReservoirState(Saveable, DescribedModule):
 
     def _embed(self, op: str, tokens: Tensor) -> Tensor:
         assert self.embedder is not None
-        with named("embed", op):
+        with named("embed", op, ids="x"):
             embedded = self.embedder(tokens, torch.zeros(1, dtype=torch.int64, device=tokens.device))
         if embedded.shape != (*tokens.shape, self.input_dim):
             raise ValueError(
