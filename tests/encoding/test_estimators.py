@@ -424,6 +424,21 @@ def test_files_keep_which_settings_are_left_to_fit(tmp_path):
     assert again.dtype == np.float32 and np.array_equal(again, regressor.fit(two, two).predict(two))
 
 
+def test_files_keep_settings_that_were_changed_after_a_fit(tmp_path):
+    x = series(60)
+    changed = {"input_dim": 1, "units": 6, "leak": 0.5, "ridge": 0.25, "seed": 2**64 - 1, "dtype": torch.float32}
+    regressor = LSMRegressor(units=5).fit(x, x).set_params(**changed)
+    regressor.save(tmp_path / "e")
+    again = LSMRegressor.load(tmp_path / "e")
+    assert again.get_params() == regressor.get_params()
+    assert again.machine.units == 5 and np.array_equal(again.predict(x), regressor.predict(x))
+    assert np.array_equal(again.fit(x, x).predict(x), regressor.fit(x, x).predict(x))
+    again.save(tmp_path / "e")
+    assert "changed" not in files.load(tmp_path / "e", format="torch_hrr.lsm_regressor")[1]
+    with pytest.raises(ValueError, match=r"^save: units must be at least 1"):
+        again.set_params(units=0).save(tmp_path / "e")
+
+
 def test_fits_start_anew_and_leave_what_is_there_when_they_fail(generator):
     x = series(100)
     regressor = LSMRegressor(units=20).fit(x, x)
@@ -470,6 +485,8 @@ def test_a_forged_file_is_an_error(generator, tmp_path):
         (tensors, metadata | {"left_to_fit": ["units"]}),
         (tensors, metadata | {"left_to_fit": metadata["left_to_fit"][::-1]}),
         (tensors, metadata | {"left_to_fit": None}),
+        *((tensors, metadata | {"changed": one}) for one in (None, {}, {"units": 60}, {"units": 0}, {"n": 1})),
+        *((tensors, metadata | {"changed": one}) for one in ({"device": "cpu"}, {"dtype": "float16"}, {"seed": 3})),
     ]
     for content in forged:
         files.save(tmp_path / "g", *content, format="torch_hrr.lsm_generator", version=1)

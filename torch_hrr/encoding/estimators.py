@@ -32,9 +32,9 @@ from torch_hrr._inputs import (
 from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import Described, unusual_place
-from torch_hrr._spec import Bool, Instance, Int, Real, takes
+from torch_hrr._spec import Bool, Dtype, Instance, Int, Real, Spec, takes
 from torch_hrr.encoding.acceleration import GPUConfig, choose_device
-from torch_hrr.encoding.config import SinusoidalConfig
+from torch_hrr.encoding.config import PRECISIONS, SinusoidalConfig
 from torch_hrr.encoding.embedder import ConfigurableSinusoidalEmbedder
 from torch_hrr.encoding.readout import fit_softmax, softmax_ticks
 from torch_hrr.encoding.reservoir import LiquidStateMachine
@@ -49,6 +49,8 @@ BATCH = 2048
 _SERIES_RADIUS, _SERIES_LEAK, _TOKEN_RADIUS, _TOKEN_LEAK = 0.9, 0.3, 0.5, 0.8
 # Settings that may be None: each `fit` then chooses anew.
 _LEFT = ("input_dim", "spectral_radius", "leak", "input_scaling", "seed", "dtype")
+_SPECS: dict[str, Spec] = LiquidStateMachine.__init__.__dict__["takes"]
+_DTYPE = Dtype((torch.float32, torch.float64))
 
 
 class _Sequences(NamedTuple):
@@ -136,7 +138,7 @@ class _Estimator(Parameters, Described, Saveable):
         return embedder
 
     def set_params(self, **params: Any) -> Self:
-        """See `Parameters.set_params`."""
+        """As `Parameters.set_params`; a file keeps what was changed after `fit`, but the config that `fit` used."""
         super().set_params(**params)
         if not self._is_fitted():
             self._machine = None
@@ -206,11 +208,28 @@ class _Estimator(Parameters, Described, Saveable):
             left.remove("seed")
         if left:
             metadata["left_to_fit"] = left
+        if changed := self._changed(left):
+            metadata["changed"] = changed
         if self.embedder is not None:
             held, embedder = self.embedder._content()
             metadata |= embedder
             tensors |= {f"embedder.{name}": tensor for name, tensor in held.items()}
         return tensors | {f"learned.{name}": tensor for name, tensor in learned.items()}, metadata
+
+    def _changed(self, left: list[str]) -> dict[str, Any]:
+        """Settings that are not those of the machine, for the next `fit`."""
+        changed: dict[str, Any] = {}
+        for name in SETTINGS:
+            if name in left or (name == "seed" and self.random_state is not None):
+                continue
+            value = _SPECS[name]("save", name, getattr(self, name))
+            value = value % 2**64 if name == "seed" else value
+            if value != getattr(self.machine, name):
+                # As text, since other readers of JSON may not take integers of 64 bits.
+                changed[name] = str(value) if name == "seed" else value
+        if self.dtype not in (None, self.machine.dtype):
+            changed["dtype"] = str(_DTYPE("save", "dtype", self.dtype)).removeprefix("torch.")
+        return changed
 
     @classmethod
     def _from_content(
@@ -218,6 +237,11 @@ class _Estimator(Parameters, Described, Saveable):
     ) -> Self:
         facts = dict(metadata)
         machine, config, left = facts.pop("machine"), facts.pop("config"), facts.pop("left_to_fit", [])
+        changed = dict(facts.pop("changed", {}))
+        if "seed" in changed:
+            changed["seed"] = int(changed["seed"])
+        if "dtype" in changed:
+            changed["dtype"] = PRECISIONS[changed["dtype"]]
         if left != [name for name in _LEFT if name in left]:
             raise ValueError(f"settings that are left to fit, of {', '.join(_LEFT)}, got {left}")
         parts: dict[str, dict[str, Tensor]] = {"machine": {}, "embedder": {}, "learned": {}}
@@ -237,7 +261,7 @@ class _Estimator(Parameters, Described, Saveable):
         if config is not None and config.embedding_dim != made.input_dim:
             raise ValueError(f"an embedder of another width than {made.input_dim}")
         settings = {name: getattr(made, name) for name in SETTINGS} | {"dtype": made.dtype}
-        estimator = cls(config, **settings | dict.fromkeys(left), device=device)
+        estimator = cls(config, **settings | dict.fromkeys(left) | changed, device=device)
         estimator._machine = made
         estimator._restore(parts["learned"], facts)
         return estimator
