@@ -102,6 +102,7 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
     """The different labels, ascending, as a NumPy array, and which of them each is, int64 ``[count]`` on the CPU.
 
     Labels are integers, strings, bools, or whole numbers in floats; a column ``[count, 1]`` counts with a warning.
+    Numbers of any width become int64 or float64, as those of a tensor do and those of a file.
     """
     import numpy as np
 
@@ -134,6 +135,8 @@ def labels(op: str, name: str, given: Any, count: int) -> tuple[Any, Tensor]:
         raise ValueError(f"{op}: {name} must be labels, got numbers that are not whole: Unknown label type: continuous")
     if array.dtype.kind == "u" and count:
         signed(op, name, array.max())
+    if array.dtype.kind in "iuf":
+        array = array.astype("float64" if array.dtype.kind == "f" else "int64")
     classes, index = np.unique(array, return_inverse=True)
     return classes, torch.from_numpy(index)
 

@@ -135,6 +135,8 @@ def test_settings_of_the_next_fit_are_saved_beside_the_last_one(tmp_path):
     loaded = AssemblyClassifier.load(tmp_path / "it")
     assert torch.equal(loaded.decision_function(x), fitted.decision_function(x)) and loaded.k == 30
     assert torch.equal(loaded.fit(x, y).assemblies, fitted.fit(x, y).assemblies)
+    assert loaded.fit(x, y.numpy().astype("float32")).classes_.dtype == np.float64
+    assert loaded.fit(x, y.numpy().astype("int32")).classes_.dtype == fitted.classes_.dtype == np.int64
     for changes in ({"k": 0}, {"classes": "two"}, {"inputs": 61}, {"inputs": 2**40}, {"labels": [0]}):
         tensors, metadata = fitted._content()
         files.save(tmp_path / "it", tensors, metadata | changes, format=fitted.file_format, version=1)

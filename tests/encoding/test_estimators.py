@@ -389,7 +389,7 @@ def test_files_bring_estimators_back(generator, tmp_path, short_fits):
     LSMClassifier(units=20).save(tmp_path / "c")
     assert LSMClassifier.load(tmp_path / "c").classes.tolist() == []
     rows = x.reshape(20, 5)
-    for labels in (["b", "a"] * 10, [True, False] * 10, [0.0, -2.0] * 10, [2**62, 1] * 10):
+    for labels in (["b", "a"] * 10, [True, False] * 10, [0.0, -2.0] * 10, [2**62, 1] * 10, np.eye(20, dtype="int8")[3]):
         classifier = LSMClassifier(units=20).fit(rows, labels)
         classifier.save(tmp_path / "c")
         again = LSMClassifier.load(tmp_path / "c")

@@ -216,6 +216,7 @@ def test_settings_of_the_next_fit_are_saved_beside_the_last_one(make, tmp_path):
     loaded = type(fitted).load(tmp_path / "it")
     assert torch.equal(loaded.decision_function(X), expected) and loaded.get_params().items() >= changes.items()
     assert torch.equal(loaded.fit(X, Y).decision_function(X), fitted.fit(X, Y).decision_function(X))
+    assert loaded.fit(X, Y.numpy().astype("uint8")).classes_.dtype == fitted.classes_.dtype == np.int64
     tensors, metadata = fitted._content()
     for wrong in ({"inputs": "no"}, {"labels": [0]}, {"labels": [0, 1, 1]}, {"encoder": None}):
         files.save(tmp_path / "it", tensors, metadata | wrong, format=fitted.file_format, version=1)

@@ -43,7 +43,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
     share one that is fitted.
 
     Attributes:
-        classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.
+        classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The number of inputs; not set before `fit`.
         brain: The `Brain` of `fit`, with areas "input" and "A".
         assemblies: The assembly of each class, int64 ``[C, k]``, ascending.

@@ -578,7 +578,7 @@ class LSMClassifier(SoftmaxEstimator):
     It is an estimator to scikit-learn, which need not be installed; it passes every check there.
 
     Attributes:
-        classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.
+        classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The columns of the table that `fit` saw, or the width of a step; not set before, nor for tokens.
     """
 

@@ -246,7 +246,7 @@ class CentroidClassifier(_Classifier):
     tensors. It is an estimator to scikit-learn, which need not be installed, and passes every check there.
 
     Attributes:
-        classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.
+        classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The columns of the rows; not set before `fit`.
         prototypes: ``[C, D]``, not normalised.
 
@@ -351,7 +351,7 @@ class RidgeClassifier(_Classifier):
     not be installed, and passes every check there.
 
     Attributes:
-        classes_: The labels, ascending, a NumPy array ``[C]``; not set before `fit`.
+        classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The columns of the rows; not set before `fit`.
         weights: W, float64 ``[C, D]``.
         constant: b, float64 ``[C]``.
