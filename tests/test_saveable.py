@@ -312,6 +312,9 @@ def test_another_class_says_what_the_file_holds(tmp_path):
         torch_hrr.load(tmp_path / "file")
     with pytest.raises(FileNotFoundError):
         torch_hrr.load(tmp_path / "nothing")
+    hrr.Memory(tmp_path / "facts.db").close()
+    with pytest.raises(IntegrityError, match=r"^load: .*facts\.db is an SQLite database: hrr\.Memory\(path\) opens"):
+        torch_hrr.load(tmp_path / "facts.db")
     with pytest.raises(ValueError, match=r"^load: device must be"):
         sequence().save(tmp_path / "file")
         torch_hrr.load(tmp_path / "file", device="nowhere")

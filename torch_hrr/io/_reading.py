@@ -20,6 +20,8 @@ from torch_hrr.io.atomic import open_regular
 # Where seal and manifest are in a file's metadata: one entry, since the package writes several in a random order.
 SEALED = "torch_hrr"
 SEALS = ("sha256", "hmac-sha256")
+# How a file of `hrr.Memory` begins.
+_SQLITE = b"SQLite format 3\0"
 # What is hashed at once where a whole tensor may be too much.
 _PIECE = 1 << 20
 
@@ -66,8 +68,12 @@ def opened(
                 parts = _parts(header, 8 + int.from_bytes(file.read(8), "little"), manifest["tensors"])
             yield file, manifest, parts
         except SafetensorError as error:
-            why = "is no safetensors file, or damaged or cut short: "
-            why += str(error).removeprefix("Error while deserializing header: ")
+            file.seek(0)
+            if file.read(len(_SQLITE)) == _SQLITE:
+                why = "is an SQLite database: hrr.Memory(path) opens one of its own"
+            else:
+                why = "is no safetensors file, or damaged or cut short: "
+                why += str(error).removeprefix("Error while deserializing header: ")
             raise IntegrityError(f"{op}: {os.fsdecode(path)} {why}") from None
         except IntegrityError as error:
             raise IntegrityError(f"{op}: {os.fsdecode(path)} {error}") from None
