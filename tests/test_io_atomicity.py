@@ -139,9 +139,10 @@ def test_only_regular_files_are_replaced(tmp_path):
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(ValueError, match=r"^save: path must name a regular file, got "):
             save(path, small(), {}, **KIND)
-    for call in (lambda path: load(path, format=FORMAT), lambda path: save(path / "below", {}, {}, **KIND)):
-        with pytest.raises(FileNotFoundError):
-            call(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing", format=FORMAT)
+    with pytest.raises(FileNotFoundError, match=r"save: folder of path must exist: '.*below'$"):
+        save(tmp_path / "missing" / "below", {}, {}, **KIND)
 
 
 def test_relative_paths_and_strings(tmp_path, monkeypatch):
