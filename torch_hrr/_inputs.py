@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -149,12 +150,29 @@ def labels_of(given: Any, classes: Any, index: Tensor) -> Any:
     return torch.from_numpy(found if found.dtype.kind == "b" else found.astype("int64"))
 
 
-def share_right(truth: tuple[Any, Tensor], classes: Any, index: Tensor) -> float:
-    """The share of true labels, as `labels` gives them to `score`, that those of an index on the CPU equal."""
+def share_right(truth: tuple[Any, Tensor], classes: Any, index: Tensor, sample_weight: Any) -> float:
+    """The share of true labels, as `labels` gives them to `score`, that those of an index on the CPU equal.
+
+    Each counts as `weights_of_samples` says.
+    """
     known, own = truth
     if not len(own):
         raise ValueError("score: y must have at least one label, got none")
-    return float((known[own.numpy()] == classes[index.numpy()]).mean())
+    weight = weights_of_samples("score", sample_weight, [len(own)])
+    right = torch.from_numpy(known[own.numpy()] == classes[index.numpy()])
+    return float(weight @ right.double() / weight.sum())
+
+
+def weights_of_samples(op: str, sample_weight: Any, shape: Sequence[int]) -> Tensor:
+    """How much each sample counts, float64 on the CPU: as given, at least 0 and not all 0, or 1 for None."""
+    if sample_weight is None:
+        return torch.ones(*shape, dtype=torch.float64, device="cpu")
+    given = real_tensor(op, "sample_weight", as_array(op, "sample_weight", sample_weight)).cpu().double()
+    if list(given.shape) != [*shape]:
+        raise ValueError(f"{op}: sample_weight must have shape {[*shape]}, got {list(given.shape)}")
+    if not bool((given >= 0).all() & given.isfinite().all() & (given > 0).any()):
+        raise ValueError(f"{op}: sample_weight must be finite numbers >= 0, one of them above 0")
+    return given
 
 
 def token_tensor(op: str, name: str, given: Any) -> Tensor:

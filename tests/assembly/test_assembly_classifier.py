@@ -123,6 +123,8 @@ def test_threads_share_one():
     x, y = drawn(3, 0.5, 10, inputs=60, size=20)
     fitted = AssemblyClassifier(n=200, k=20).fit(x, y)
     expected = fitted.decision_function(x)
+    right = fitted.predict(x) == y
+    assert fitted.score(x, y, right.double()) == 1 and fitted.score(x, y) == right.double().mean()
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: fitted.decision_function(x), range(12)))
     assert all(torch.equal(each, expected) for each in found)

@@ -108,8 +108,20 @@ def test_scores_are_scikit_learns():
     truth = np.stack([SERIES[:, 1], np.full(600, 3.0)], 1)
     for given, kind in ((SERIES, np.asarray), (torch.from_numpy(SERIES), torch.from_numpy)):
         assert regressor.score(given, kind(truth)) == pytest.approx(r2_score(truth, regressor.predict(SERIES)))
+        weights = np.linspace(0, 3, len(truth))
+        wanted = r2_score(truth, regressor.predict(SERIES), sample_weight=weights)
+        assert regressor.score(given, kind(truth), sample_weight=kind(weights)) == pytest.approx(wanted)
+        halves = ([given[:300], given[300:]], [kind(truth[:300]), kind(truth[300:])])
+        wanted = r2_score(truth, np.concatenate(regressor.predict(halves[0])), sample_weight=weights)
+        cut = [weights[:300], weights[300:]]
+        assert regressor.score(*halves, sample_weight=cut) == pytest.approx(wanted)
+        with pytest.raises(ValueError, match=r"^score: sample_weight must be a list of 2, as x, got ndarray$"):
+            regressor.score(*halves, sample_weight=weights)
     classifier = LSMClassifier(units=9).fit(ROWS, SLOW)
     assert classifier.score(ROWS[:40], SLOW[20:]) == accuracy_score(SLOW[20:], classifier.predict(ROWS[:40]))
+    weights = np.linspace(0, 3, 40)
+    wanted = accuracy_score(SLOW[20:], classifier.predict(ROWS[:40]), sample_weight=weights)
+    assert classifier.score(ROWS[:40], SLOW[20:], weights) == pytest.approx(wanted)
 
 
 def test_a_linear_model_on_states_agrees():

@@ -162,6 +162,15 @@ def test_labels_and_scores(make):
     fitted = make().fit(X.numpy(), names)
     assert fitted.classes_.tolist() == ["a", "b", "c"] and fitted.n_features_in_ == 24
     assert fitted.score(X, names) == (fitted.predict(X.numpy()) == names).mean() > 0.8
+    right, weights = fitted.predict(X.numpy()) == names, np.arange(len(X))
+    assert fitted.score(X, names, weights) == pytest.approx(np.average(right, weights=weights))
+    assert fitted.score(X, names, right.astype(float)) == 1
+    for wrong, text in ((weights[1:], r"have shape \[90\], got \[89\]"), (-weights, "be finite numbers >= 0, one")):
+        with pytest.raises(ValueError, match=f"^score: sample_weight must {text}"):
+            fitted.score(X, names, wrong)
+    for wrong in (0 * weights, np.full(90, np.inf)):
+        with pytest.raises(ValueError, match=r"^score: sample_weight must be finite"):
+            fitted.score(X, names, wrong)
     two = make().fit(X, Y == 1)
     assert two.predict(X).dtype == torch.bool and torch.equal(two.decision_function(X) > 0, two.predict(X))
     assert torch.equal(make().fit(X, Y.new_full((90,), 7)).predict(X), Y.new_full((90,), 7))

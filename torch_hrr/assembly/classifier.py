@@ -180,10 +180,13 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         chosen = self._shares("predict", X).argmax(-1)
         return labels_of(X, self.classes_, chosen)
 
-    def score(self, X: Any, y: Any) -> float:
-        """The share of labels that `predict` gets right."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of labels that `predict` gets right; each counts as its weight ``[N]``, or for None all the same.
+
+        Errors as for `predict` and `fit`; ValueError for weights of another shape, below 0 or all 0.
+        """
         chosen = self._shares("score", X).argmax(-1)
-        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen)
+        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen, sample_weight)
 
     def _shares(self, op: str, given: Any) -> Tensor:
         if not self._is_fitted():

@@ -28,6 +28,7 @@ from torch_hrr._inputs import (
     real_tensor,
     refuse_shape,
     share_right,
+    weights_of_samples,
 )
 from torch_hrr._progress import Progress, Tick, ticking, unseen
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
@@ -486,39 +487,44 @@ class LSMRegressor(_Estimator):
         inputs, batched = machine._inputs(op, _scaled(self._finite(op, x), self._held))
         return machine._read_series(op, machine._fitted_readout(op), inputs, batched, state, machine.dtype)
 
-    def score(self, x: Any, y: Any, state: Any = None) -> float:
+    def score(self, x: Any, y: Any, state: Any = None, sample_weight: Any = None) -> float:
         """R^2: 1 minus the squared errors of `predict` over those of the mean, the mean of columns; at most 1.
 
         Args:
             x: As for `predict`.
             y: As for `fit`.
             state: As for `predict`; `final_state` where x goes on from the series of `fit`.
+            sample_weight: How much the squares of each step count, ``[T]`` or ``[B, T]``, at least 0 and not all 0;
+                a list for a list. None means all the same.
 
         A column that is constant counts 1 if it is predicted exactly, else 0. Errors as for `predict` and `fit`.
         """
         if self._is_several(x):
             parts = [self._predict("score", *one)[0] for one in self._with_states("score", x, state)]
-            if not isinstance(y, list | tuple) or len(y) != len(x):
-                raise ValueError(f"score: y must be a list of {len(x)}, as x, got {type(y).__name__}")
-            pairs = [(part, self._truth(one, part)) for part, one in zip(parts, y, strict=True)]
-            predicted, truth = (torch.cat(each) for each in zip(*pairs, strict=True))
+            given = [None] * len(x) if sample_weight is None else sample_weight
+            for name, each in (("y", y), ("sample_weight", given)):
+                if not isinstance(each, list | tuple) or len(each) != len(x):
+                    raise ValueError(f"score: {name} must be a list of {len(x)}, as x, got {type(each).__name__}")
+            compared = [self._compared(*each) for each in zip(parts, y, given, strict=True)]
+            predicted, truth, weight = (torch.cat(each) for each in zip(*compared, strict=True))
         else:
-            predicted = self._predict("score", x, state)[0]
-            truth = self._truth(y, predicted)
-        predicted = predicted.cpu().double()
-        columns = truth.shape[-1] if self.machine.readout[1].dim() else 1
-        truth, predicted = truth.reshape(-1, columns), predicted.reshape(-1, columns)
-        missed, spread = (truth - predicted).square().sum(0), (truth - truth.mean(0)).square().sum(0)
+            predicted, truth, weight = self._compared(self._predict("score", x, state)[0], y, sample_weight)
+        # From the first one, so that the mean of a constant is that constant.
+        mean = truth[0] + (weight * (truth - truth[0])).sum(0) / weight.sum()
+        missed, spread = ((weight * (truth - other).square()).sum(0) for other in (predicted, mean))
         return float(torch.where(spread > 0, 1 - missed / spread, (missed == 0).double()).mean())
 
-    def _truth(self, y: Any, predicted: Tensor) -> Tensor:
-        """Finite targets in the shape of predictions."""
+    def _compared(self, predicted: Tensor, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictions and finite targets ``[steps, out]``, and the weights of the steps ``[steps, 1]``."""
         truth = real_tensor("score", "y", as_array("score", "y", y)).cpu().double()
         if truth.shape != predicted.shape:
             raise ValueError(f"score: y must have shape {list(predicted.shape)}, got {list(truth.shape)}")
         if not truth.numel() or not bool(truth.isfinite().all()):
             raise ValueError(f"score: y must be finite numbers, one at least, got shape {list(truth.shape)}")
-        return truth
+        truth = truth if self.machine.readout[1].dim() else truth.unsqueeze(-1)
+        weight = weights_of_samples("score", sample_weight, truth.shape[:-1]).unsqueeze(-1)
+        predicted = predicted.cpu().double().reshape(truth.shape)
+        return predicted.flatten(0, -2), truth.flatten(0, -2), weight.flatten(0, -2)
 
     def _check_fitted(self, op: str) -> None:
         if not self._is_fitted():
@@ -703,10 +709,13 @@ class LSMClassifier(SoftmaxEstimator):
         chosen = self._logs("predict", x, finite=True).argmax(-1).cpu()
         return labels_of(_first(x), self.classes_, chosen)
 
-    def score(self, x: Any, y: Any) -> float:
-        """The share of labels that `predict` gets right; errors as for `predict` and `fit`."""
+    def score(self, x: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of labels that `predict` gets right; each counts as its weight ``[B]``, or for None all the same.
+
+        Errors as for `predict` and `fit`; ValueError for weights of another shape, below 0 or all 0.
+        """
         chosen = self._logs("score", x, finite=True).argmax(-1).cpu()
-        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen)
+        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen, sample_weight)
 
     def _logs(self, op: str, x: Any, finite: bool = False) -> Tensor:
         self._fitted(op)

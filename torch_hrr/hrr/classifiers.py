@@ -120,10 +120,13 @@ class _Classifier(Parameters, Described, Saveable):
         chosen = self._scores("predict", X).argmax(-1).cpu()
         return labels_of(X, self.classes_, chosen)
 
-    def score(self, X: Any, y: Any) -> float:
-        """The share of labels that `predict` gets right."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of labels that `predict` gets right; each counts as its weight ``[N]``, or for None all the same.
+
+        Errors as for `predict` and `fit`; ValueError for weights of another shape, below 0 or all 0.
+        """
         chosen = self._scores("score", X).argmax(-1).cpu()
-        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen)
+        return share_right(labels("score", "y", y, len(chosen)), self.classes_, chosen, sample_weight)
 
     def _scores(self, op: str, X: Any) -> Tensor:
         learned = self._fitted(op)
