@@ -492,7 +492,8 @@ def use(found):
         case encoding.LSMClassifier():
             if found._is_fitted():
                 tokens = found.embedder is not None
-                found.predict(torch.zeros(2, 3, dtype=torch.int64) if tokens else torch.zeros(2, 3, found._width()))
+                x = torch.zeros(2, 3, found.machine.input_dim)
+                found.predict(x[..., 0].long() if tokens else x)
         case encoding.LSMGenerator():
             if found._is_fitted():
                 found.generate(3)
