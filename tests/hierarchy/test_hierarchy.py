@@ -276,6 +276,8 @@ def refusals():
     altered = HebbianCore(6, 4, dtype=torch.float64, lr=1e39).float()
     gelu = ReactiveLayer(6, 4)
     gelu.activation = "gelu"
+    sums, window, width = hierarchy(), hierarchy(), hierarchy()
+    sums.levels[1].pool, window.levels[1].temporal_resolution, width.levels[0].input_size = "sum", 2, 7
     bad = hierarchy()
     bad.levels[1].layers[0].theta[2] = torch.nan
     return [
@@ -298,6 +300,10 @@ def refusals():
         (lambda: filled.process_batch(torch.zeros(0, 3, 6)), ValueError, "samples must be at least one, got"),
         (lambda: filled.step(data()), ValueError, r"step: x must have shape \[6\], got \[37, 6\]"),
         (lambda: bad.process_hierarchy(data()), ValueError, "process_hierarchy: theta must be finite and above 0, got"),
+        (lambda: sums.process_hierarchy(data()), ValueError, "hierarchy: pool of level 1 must be 'last', 'mean' or"),
+        (lambda: window.step(data()[0]), ValueError, "step: temporal_.* of level 1 must stay 3 and 9, got 2 and 9"),
+        (lambda: window(data()), ValueError, "HierarchyManager: temporal_resolution and .* must stay 3 and 9, got 2"),
+        (lambda: width.step(data()[0]), ValueError, "step: temporal_.* of level 0 must stay 1 and 6, got 1 and 7"),
         (lambda: Monitor(empty), ValueError, "Monitor: manager must have levels, got none"),
         (lambda: HebbianCore(6, 9, lr=1e39), ValueError, r"HebbianCore: lr must be finite in float32, got 1e\+39"),
         (lambda: HebbianCore(6, 9, decay=1e39), ValueError, "HebbianCore: decay must be finite in float32"),

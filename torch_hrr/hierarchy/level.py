@@ -11,11 +11,13 @@ from torch_hrr._checks import check_data, check_elements, check_finite, integer,
 from torch_hrr._progress import Progress, Tick, in_parts, is_long, ticking, unseen
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
-from torch_hrr._spec import Choice, Instance, Int, takes
+from torch_hrr._spec import Choice, Instance, Int, Spec, takes
 from torch_hrr.hierarchy.functional import may_be_cut
 from torch_hrr.hierarchy.layers import LEARN, SIZES, Layer, keep, told, writable
 
 POOLS = ("last", "mean", "max")
+# What a level is made with beside its sizes; attributes that may be written.
+_OWN: dict[str, Spec] = {"temporal_resolution": Int(1), "pool": Choice(POOLS)}
 Changes = list[tuple[nn.Module, Mapping[str, Any]]]
 """What buffers and numbers of modules are to become."""
 # Seconds and rows of a part whose size the time must not decide.
@@ -103,7 +105,7 @@ class HierarchicalLevel(DescribedModule):
     window: Tensor
     __jit_unused_properties__ = ("learns",)
 
-    @takes(level_id=Int(-(2**63), 2**63 - 1), **SIZES, temporal_resolution=Int(1), pool=Choice(POOLS))
+    @takes(level_id=Int(-(2**63), 2**63 - 1), **SIZES, **_OWN)
     @writable_anywhere
     def __init__(
         self, level_id: int, input_size: int, output_size: int, temporal_resolution: int = 1, pool: str = "last"
@@ -155,7 +157,21 @@ class HierarchicalLevel(DescribedModule):
         self.layers.append(layer)
 
     def check(self, op: str) -> None:
-        """ValueError unless the layers lead from inputs to outputs, where the level's state is, and may run."""
+        """ValueError unless the layers lead from inputs to outputs, where the level's state is, and may run.
+
+        TypeError or ValueError, too, for attributes that were changed to ones that it cannot run with.
+        """
+        for name, spec in _OWN.items():
+            given = getattr(self, name)
+            value = spec(op, f"{name} of level {self.level_id}", given)
+            if value is not given:
+                setattr(self, name, value)
+        made = (1 + self.window.shape[0], self.window.shape[1])
+        if (self.temporal_resolution, self.input_size) != made:
+            raise ValueError(
+                f"{op}: temporal_resolution and input_size of level {self.level_id} must stay {made[0]} and {made[1]}, "
+                f"got {self.temporal_resolution} and {self.input_size}"
+            )
         if not len(self.layers):
             raise ValueError(f"{op}: level {self.level_id} must have layers, got none: call add_layer")
         found = self.layers[-1].output_size
