@@ -436,6 +436,18 @@ def test_softhebbs_mean_goes_on_over_calls_and_files(options, dtype, tmp_path):
     assert torch.equal(whole.half().levels[0].layers[0].sums, before)
 
 
+def test_a_state_of_softhebb_with_other_sums_is_refused():
+    layer = SoftHebb(4, 3, seed=1)
+    layer.process(torch.randn(5, 4), True)
+    held = state(layer)
+    numbers = held["sums"].view(torch.float64)
+    for wrong in (numbers, *((numbers * by).view(torch.int64) for by in (math.nan, math.inf, -1, 0.5))):
+        with pytest.raises(RuntimeError, match="sums must be the bits of float64 as int64, the last of a number"):
+            layer.load_state_dict({**held, "sums": wrong})
+        assert same_state(layer, held)
+    layer.load_state_dict(held)
+
+
 def test_states_from_before_inputs_were_centered_are_taken():
     layer, older = SoftHebb(4, 3, seed=1), SoftHebb(4, 3, seed=2).state_dict()
     del older["sums"], older["mean"]

@@ -146,4 +146,15 @@ class SoftHebb(Layer):
         # States from before inputs were centred.
         if local_metadata.get("version") == 1:
             state_dict.update({prefix + name: torch.zeros_like(getattr(self, name)) for name in ("mean", "sums")})
+        sums = state_dict.get(prefix + "sums")
+        if isinstance(sums, Tensor) and sums.shape == self.sums.shape and not sums.is_meta:
+            # As other numbers they would become other bits. After inputs of NaN the sums may be so, but no number is.
+            is_right = sums.dtype == torch.int64
+            if is_right:
+                number = float(sums[-1:].view(torch.float64))
+                is_right = number >= 0 and number.is_integer()
+            if not is_right:
+                # The list of errors comes last: torch raises them together.
+                rest[-1].append(f"{prefix}sums must be the bits of float64 as int64, the last of a number of inputs")
+                return
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
