@@ -311,6 +311,8 @@ def test_a_dynamic_base_beyond_every_float():
         ({"rope_type": "linear", "factor": 2, "beta_fast": 1}, ValueError, "no other entries than .*, got beta_fast"),
         ({"rope_type": "dynamic", "factor": 2}, ValueError, "must have max_position_embeddings, got none"),
         ({"rope_type": "yarn", "factor": 2}, ValueError, "original_max_.* or max_position_embeddings, got neither"),
+        ({"max_position_embeddings": "a"}, TypeError, "max_position_embeddings must be a number, got str"),
+        (YARN | {"attention_factor": 1, "mscale": [1]}, TypeError, "mscale must be a number, got list"),
         ({"rope_type": ["yarn"]}, TypeError, "rope_type must be a str, got list"),
         (YARN | {"rope_theta": 0.5}, ValueError, "rope_theta must be above 1 for type yarn, got 0.5"),
         (YARN | {"max_position_embeddings": 8192}, ValueError, "factor must be the ratio of .*, 2, got 4; where"),
@@ -334,7 +336,7 @@ def test_a_dynamic_base_beyond_every_float():
             ValueError, "short_factor must have a number for each of 8 pairs, got 1",
         ),
     ],
-    ids=range(25),
+    ids=range(27),
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused(given, error, text):
     with pytest.raises(error, match=f"^rope_frequencies: .*{text}"):

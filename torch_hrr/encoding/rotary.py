@@ -173,6 +173,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
 # Of a whole config, what belongs to its rope_parameters.
 _OUTSIDE = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings", "max_position_embeddings")
 _ANY = ("rope_type", "type", *_OUTSIDE)
+_NO_NUMBERS = ("rope_type", "type", "short_factor", "long_factor", "truncate")
 # They say which positions turn which pairs, and how queries grow, but change no frequency.
 _ASIDE = ("mrope_section", "mrope_interleaved", "llama_4_scaling_beta")
 _FORMS = ("rope_parameters", "rope_scaling")
@@ -332,6 +333,10 @@ class _Parameters:
         missing = [name for name in _REQUIRED[kind] if name not in entries]
         if missing:
             raise ValueError(f"{op}: rope_parameters of type {kind} must have {', '.join(missing)}, got none")
+        for name, value in entries.items():
+            # Also those that the type does not ask for.
+            if name not in _NO_NUMBERS and name not in _ASIDE:
+                real(op, name, value)
 
     def real(self, name: str, default: float | None = None, most: float = math.inf) -> float:
         """A number above 0."""
