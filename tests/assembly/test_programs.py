@@ -446,8 +446,15 @@ def test_wrong_arguments(call, error, text):
 def test_a_transition_that_is_missing_is_said():
     machine = FiniteStateMachine(["a", "b"], ["x"], {("a", "x"): "b"}, **SMALL).train(2)
     assert machine.run(["x"]) == "b"
+    winners = machine.brain.winners("state")
+    machine.brain.register_round_hook(lambda *_: pytest.fail("a round"))
     with pytest.raises(ValueError, match=r"^run: transitions must lead from 'b' with 'x', got none$"):
         machine.run(["x", "x"])
+    assert torch.equal(machine.brain.winners("state"), winners)
+    coin = ProbabilisticMachine(["a", "b", "c"], ["x"], {("a", "x"): {"b": 0.5, "c": 0.5}}, **SMALL).train(2)
+    with pytest.raises(ValueError, match=r"^run: transitions must lead from 'b' or 'c' with 'x', got none$"):
+        coin.run(["x", "x"])
+    assert coin.run(["x"]) in ("b", "c")
 
 
 @pytest.mark.parametrize("make", [a_memory, a_machine, a_chain], ids=MADE[:3])

@@ -277,7 +277,8 @@ class FiniteStateMachine(Program):
 
         Raises:
             TypeError: ``symbols`` is no list of strings and ints, or of as many such lists as there are machines.
-            ValueError: A symbol is unknown, or there is no transition for a state and a symbol.
+            ValueError: A symbol is unknown, or there is no transition for a state and a symbol; before anything fires,
+                unless a coin decides whether there is one.
             RuntimeError: Before `train`, with a lock on an area or fiber, or where winners overlap no state by half.
 
         Cost: Two rounds a symbol; of a batch in one call for all machines that read the same symbol.
@@ -291,6 +292,8 @@ class FiniteStateMachine(Program):
         if not self._presentations:
             raise RuntimeError(f"{op}: machine must be trained, got one that is not")
         self._check_open(op)
+        for word in words:
+            self._check_path(op, word)
         found: list[list[Label]] = [[self._states[0]] for _ in words]
         with self._resting():
             # What a user fixed is not.
@@ -314,6 +317,16 @@ class FiniteStateMachine(Program):
                         raise RuntimeError(f"{op}: winners must be those of a state, got {got}")
                     found[number].append(state_now)
         return found[0] if brain.batch is None else found
+
+    def _check_path(self, op: str, word: list[Label]) -> None:
+        """ValueError, before winners change, for a word that leads through no states; with a coin some may do."""
+        reached = [self._states[0]]
+        for symbol in word:
+            following = [self._transitions.get((state, symbol), {}) for state in reached]
+            if not any(following):
+                states = " or ".join(map(repr, reached))
+                raise ValueError(f"{op}: transitions must lead from {states} with {symbol!r}, got none")
+            reached = [*dict.fromkeys(state for each in following for state in each)]
 
     def _words(self, op: str, symbols: Any) -> list[list[Label]]:
         """The word of every machine."""
