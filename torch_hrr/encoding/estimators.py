@@ -341,7 +341,7 @@ class LSMRegressor(_Estimator):
         """As `fit`, from all that the calls since the first one saw, as `LiquidStateMachine.partial_fit` does.
 
         The first call, or one after `fit`, draws the machine and sets the scale of columns; settings that change later
-        count for `fit`.
+        count for `fit`. Threads must call it one after the other: of two calls at once only one counts.
 
         Args:
             x: As for `fit`.
@@ -635,6 +635,7 @@ class LSMClassifier(SoftmaxEstimator):
 
         The first call, or one after `fit`, draws the machine; settings that change later count for `fit`. Up to
         rounding the read-out is that of one `fit` on all of them, with all classes. A file holds the features too.
+        Threads must call it one after the other: of two calls at once only one counts.
 
         Args:
             x: Sequences, as for `fit`.

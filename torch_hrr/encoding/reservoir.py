@@ -349,6 +349,7 @@ class LiquidStateMachine(ReservoirState):
 
         The read-out is that of one `fit` on all of it, up to rounding. The sums are in the ``state_dict`` and in files,
         ``8 units (units + out)`` bytes. `fit` drops them and keeps none, so that a call after it is a first one.
+        Threads must call it one after the other: of two calls at once only one counts.
 
         Args:
             x: As for `fit`.
