@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/macros.h"
 
@@ -47,6 +48,16 @@ KERNEL_HOST_DEVICE L lanes_of(number_t<L> value) {
     return value;
   } else {
     return L::broadcast(value);
+  }
+}
+
+// The same of a number of every lane, or of numbers of each.
+template <typename L, typename N>
+KERNEL_HOST_DEVICE L in_lanes(const N& value) {
+  if constexpr (std::is_same_v<L, N>) {
+    return value;
+  } else {
+    return lanes_of<L>(value);
   }
 }
 

@@ -102,16 +102,6 @@ constexpr void with_map(SpectralMap map, const Body& body) {
   }
 }
 
-// A number of every lane, or numbers of each.
-template <typename L, typename N>
-KERNEL_HOST_DEVICE L in_lanes(N value) {
-  if constexpr (std::is_same_v<L, N>) {
-    return value;
-  } else {
-    return lanes_of<L>(value);
-  }
-}
-
 // ln A = ln |bin| + scale ln 2 + i angle; where empty, some finite number
 template <typename L>
 KERNEL_HOST_DEVICE Complex<L> complex_logarithm(Complex<L> a, L power, L ln_scale, L& turns) {

@@ -38,6 +38,8 @@ int64_t chirp_scratch_bytes(ChirpShape shape, int operands) {
 template <typename S, typename T>
 struct ChirpEngine {
   using Operand = Split<T>;  // the bins 0 .. D/2
+  using Sum = T;
+  static constexpr int kRows = 1;
   static constexpr int kWidth = kLanes<T>;
 
   const ChirpPlan<T>& plan;
@@ -89,7 +91,7 @@ struct ChirpEngine {
     return dot<kWidth>(row, row, dim);
   }
 
-  // The bins of a row times 2^exponent; total() of what it returns is the sum of |A_k|^2 over all D of them.
+  // The bins of a row times 2^exponent; returns the row's squared norm.
   T load(const S* source, int exponent, Operand bins) const {
     const T squared = widen(source, exponent);
     __builtin_memcpy(bins.re, row, static_cast<size_t>(dim) * sizeof(T));
@@ -98,8 +100,8 @@ struct ChirpEngine {
     clear_real(bins);
     return squared;
   }
-  double total(T squared) const {
-    return static_cast<double>(dim) * static_cast<double>(squared);
+  double norm_squared(T squared) const {
+    return static_cast<double>(squared);
   }
   // What bins are multiplied by, beforehand, for `invert` to be exact.
   double share() const {
@@ -120,7 +122,7 @@ struct ChirpEngine {
   }
 
   // out = the row times 2^exponent
-  void store(int64_t exponent, S* out) const {
+  void put(int64_t exponent, S* out) const {
     rescale_row(row, dim, exponent);
     if constexpr (!std::is_same_v<T, compute_t<S>>) {
       for (int64_t n = 0; n < dim; ++n) {
@@ -136,16 +138,20 @@ template <typename S>
 struct HalfChirpEngine {
   using T = compute_t<S>;
   using Operand = Split<T>;  // the half-length spectrum
+  static constexpr int kRows = 1;
   static constexpr int kWidth = kLanes<T>;
 
   const ChirpPlan<T>& plan;
   int64_t dim;
-  int64_t points;  // M, as of SpectralEngine
   T* stage;
   T* work;
 
+  // M, as of SpectralEngine.
+  KERNEL_HOST_DEVICE int64_t points() const {
+    return plan.size;
+  }
   KERNEL_HOST_DEVICE HalfChirpEngine(const ChirpPlan<T>& the_plan, void* scratch, int64_t& used)
-      : plan(the_plan), dim(the_plan.shape.dim), points(the_plan.size) {
+      : plan(the_plan), dim(the_plan.shape.dim) {
     stage = aligned<T>(scratch, used, dim);
     work = aligned<T>(scratch, used, chirp_work(plan.shape.length));
   }
@@ -156,17 +162,17 @@ struct HalfChirpEngine {
   void load(const S* source, int exponent, Operand spectrum) const {
     const T* const row = staged_row(source, dim, exponent, stage);
     int64_t j = 0;
-    for (; j + kWidth <= points; j += kWidth) {
+    for (; j + kWidth <= points(); j += kWidth) {
       const ComplexLanes<T, kWidth> numbers = FromRow<T, kWidth>{row}(j);
       numbers.re.store(spectrum.re + j);
       numbers.im.store(spectrum.im + j);
     }
-    for (; j < points; ++j) {
+    for (; j < points(); ++j) {
       spectrum.re[j] = row[2 * j];
       spectrum.im[j] = row[2 * j + 1];
     }
     chirp_sum(plan, ChirpWay::kToBins, spectrum, work);
-    wrap(spectrum, points);
+    wrap(spectrum, points());
   }
 
   // The inverse transform of a spectrum, which it overwrites, times `scale`: 2 M reals.
@@ -175,10 +181,10 @@ struct HalfChirpEngine {
     chirp_sum(plan, ChirpWay::kToRow, Operand{spectrum.im, spectrum.re}, work);
     const ToSwappedRow<T, kWidth> store{row, Simd<T, kWidth>::broadcast(scale)};
     int64_t j = 0;
-    for (; j + kWidth <= points; j += kWidth) {
+    for (; j + kWidth <= points(); j += kWidth) {
       store(j, {Simd<T, kWidth>::load(spectrum.im + j), Simd<T, kWidth>::load(spectrum.re + j)});
     }
-    for (; j < points; ++j) {
+    for (; j < points(); ++j) {
       row[2 * j] = spectrum.re[j] * scale;
       row[2 * j + 1] = spectrum.im[j] * scale;
     }

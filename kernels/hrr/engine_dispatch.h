@@ -1,10 +1,7 @@
-// Chooses the engine of a row length and finishes native spectra.
+// Chooses the engine of a row length.
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/hrr/engine.h"
-#include "kernels/hrr/finish.h"
 
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
@@ -45,7 +42,7 @@ int64_t native_scratch_bytes(const RowPlan& row, int64_t dim, int operands) {
 
 // The same with the engine that multiplies rows of `dim` elements.
 template <typename S, typename Body>
-void with_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& body) {
+void with_product_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& body) {
   if (row.path == RowPath::kPadded) {
     return with_spectral_engine<S, true>(row.length, dim, scratch, body);
   }
@@ -54,45 +51,10 @@ void with_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& bod
 
 // Bytes for an engine with `operands` arrays and `rows` further rows of the compute type.
 template <typename S>
-int64_t scratch_bytes(const RowPlan& row, int64_t dim, int operands, int rows) {
+int64_t product_scratch_bytes(const RowPlan& row, int64_t dim, int operands, int rows) {
   const int64_t extra = rows * (dim * static_cast<int64_t>(sizeof(compute_t<S>)) + 64);
   return extra + (row.path == RowPath::kPadded ? SpectralEngine<S, 4, true>::scratch_bytes(row.length / 2, operands)
                                                : native_scratch_bytes<S>(row, dim, operands));
-}
-
-// True where the engine's product is a complete spectrum of the row itself, so that Parseval gives its norm.
-template <typename Engine>
-constexpr bool kNativeSpectrum = false;
-template <typename S, int W>
-constexpr bool kNativeSpectrum<SpectralEngine<S, W, false>> = true;
-template <typename S>
-constexpr bool kNativeSpectrum<MatrixEngine<S>> = true;
-
-// out = the row of a native spectrum whose squared norm, times engine.points, is given; false if the row needs scaling
-// first.
-template <typename S, typename Engine, typename T>
-bool try_finish_spectrum(const Engine& engine, Split<T> spectrum, T squared, bool normalize, double eps, S* out) {
-  const double points = static_cast<double>(engine.points);
-  double scale = 1 / points;
-  if (normalize) {
-    if (!safe_squared_norm(squared)) {
-      return false;
-    }
-    const double norm = square_root(static_cast<double>(squared) / points);
-    scale /= norm_divides(norm, eps) ? norm : eps;
-  }
-  if constexpr (sizeof(S) == sizeof(T)) {
-    T* row = reinterpret_cast<T*>(out);
-    engine.inverse(spectrum, static_cast<T>(scale), row);
-    return normalize || all_finite(row, engine.dim);
-  } else {
-    engine.inverse(spectrum, static_cast<T>(scale), engine.stage);
-    if (!normalize && !all_finite(engine.stage, engine.dim)) {
-      return false;
-    }
-    narrow_row<S>(engine.stage, engine.dim, T{1}, out);
-    return true;
-  }
 }
 
 KERNEL_ISA_END

@@ -7,13 +7,6 @@
 namespace torch_hrr::kernels {
 KERNEL_ISA_BEGIN
 
-// visit(q, weights) for the numbers of a spectrum, W from q on and how many bins each of them stands for.
-template <typename T, int W, typename Visit>
-KERNEL_HOST_DEVICE void for_numbers(const MatrixPlan<T>& plan, const Visit& visit) {
-  for (int64_t q = 0; q < plan.numbers; q += W) {
-    visit(q, Simd<T, W>::load(plan.weights + q % kMaxMatrixLanes));
-  }
-}
 template <typename T, int W>
 KERNEL_HOST_DEVICE ComplexLanes<T, W> load_numbers(Split<T> z, int64_t q) {
   return {Simd<T, W>::load(z.re + q), Simd<T, W>::load(z.im + q)};
@@ -54,43 +47,66 @@ KERNEL_HOST_DEVICE V inner_of_bins(Complex<V> x, Complex<V> y, V weights, V sum)
   return multiply_add(multiply_add(x.re, y.re, x.im * y.im), weights, sum);
 }
 
-// dst <- a (*) b, and sum |dst|^2 over all D bins where kNorm. dst may be a or b.
-template <Product kProduct, bool kNorm, typename T, int W>
-T multiply_spectra(const MatrixPlan<T>& plan, Split<T> a, Split<T> b, Split<T> dst) {
-  using V = Simd<T, W>;
-  V sum = V::broadcast(0);
-  for_numbers<T, W>(plan, [&](int64_t q, V weights) {
-    const Complex<V> c = product_of_bins<kProduct>(load_numbers<T, W>(a, q), load_numbers<T, W>(b, q));
-    store_numbers<T, W>(dst, q, c);
-    if constexpr (kNorm) {
-      sum = inner_of_bins(c, c, weights, sum);
-    }
-  });
-  return kNorm ? horizontal_sum(sum) : T{0};
-}
-
-// sum <- sum + weight (a (*) b)
-template <Product kProduct, typename T, int W>
-void accumulate_spectra(const MatrixPlan<T>& plan, Split<T> a, Split<T> b, T weight, Split<T> sum) {
-  using V = Simd<T, W>;
-  const V factor = V::broadcast(weight);
-  for_numbers<T, W>(plan, [&](int64_t q, V) {
-    const Complex<V> c = product_of_bins<kProduct>(load_numbers<T, W>(a, q), load_numbers<T, W>(b, q));
-    store_numbers<T, W>(sum, q, add_scaled(load_numbers<T, W>(sum, q), factor, c));
-  });
-}
-
-// sum |z|^2 over all D bins
+// Sums of Re x conj(y) over all D bins.
 template <typename T, int W>
-T squared_norm(const MatrixPlan<T>& plan, Split<T> z) {
-  using V = Simd<T, W>;
-  V sum = V::broadcast(0);
-  for_numbers<T, W>(plan, [&](int64_t q, V weights) {
-    const Complex<V> bin = load_numbers<T, W>(z, q);
-    sum = inner_of_bins(bin, bin, weights, sum);
-  });
-  return horizontal_sum(sum);
-}
+struct NumberSum {
+  Simd<T, W> lanes = Simd<T, W>::broadcast(0);
+
+  KERNEL_HOST_DEVICE T total() const {
+    return horizontal_sum(lanes);
+  }
+};
+
+// The numbers that products take together: W from q on.
+template <typename T, int W>
+struct NumberBlock : BinProduct {
+  using Number = Simd<T, W>;
+  int64_t q;
+  Number weights;
+
+  KERNEL_HOST_DEVICE Complex<Number> in(Split<T> z) const {
+    return load_numbers<T, W>(z, q);
+  }
+  KERNEL_HOST_DEVICE void put_in(Split<T> z, const Complex<Number>& value) const {
+    store_numbers<T, W>(z, q, value);
+  }
+  KERNEL_HOST_DEVICE void add_inner(NumberSum<T, W>& sum, const Complex<Number>& x, const Complex<Number>& y) const {
+    sum.lanes = inner_of_bins(x, y, weights, sum.lanes);
+  }
+};
+
+// The spectra of matrices, as engine.h asks for.
+template <typename T, int W>
+struct NumberSpectra {
+  using Operand = Split<T>;
+  using InnerSum = NumberSum<T, W>;
+  using Sum = T;
+
+  const MatrixPlan<T>& plan;
+
+  KERNEL_HOST_DEVICE int64_t points() const {
+    return plan.dim;
+  }
+  KERNEL_HOST_DEVICE int64_t numbers() const {
+    return plan.numbers;
+  }
+  template <typename Visit>
+  KERNEL_HOST_DEVICE void for_points(const Visit& visit) const {
+    const int64_t numbers = plan.numbers;
+    for (int64_t q = 0; q < numbers; q += W) {
+      // How many bins a number stands for.
+      visit(NumberBlock<T, W>{{}, q, Simd<T, W>::load(plan.weights + q % kMaxMatrixLanes)});
+    }
+  }
+  T squared(Operand z) const {
+    InnerSum sum;
+    for_points([&](const auto& point) __attribute__((always_inline)) {
+      const auto bins = point.in(z);
+      point.add_inner(sum, bins, bins);
+    });
+    return sum.total();
+  }
+};
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

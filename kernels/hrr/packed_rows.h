@@ -296,7 +296,7 @@ T unpack(const MatrixPlan<T>& plan, const T* row, Split<T> z, const T* target) {
     z.re[q] = 0;
     z.im[q] = 0;
   }
-  return squared_norm<T, W>(plan, z);
+  return NumberSpectra<T, W>{plan}.squared(z);
 }
 
 template <Product kProduct, int W, typename T>

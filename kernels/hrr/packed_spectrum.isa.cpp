@@ -2,10 +2,8 @@
 #include "kernels/hrr/packed_spectrum.h"
 
 #include "kernels/hrr/in_register_spectrum.h"
-#include "kernels/hrr/lane_rows.h"
-#include "kernels/hrr/matrix_lane_rows.h"
 #include "kernels/hrr/packed_rows.h"
-#include "kernels/hrr/row_spectrum.h"
+#include "kernels/hrr/row_groups.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
@@ -28,7 +26,7 @@ bool transform_row(const Engine& engine, const S* in, bool inverse, bool scaled,
     if (!scaled && !safe_squared_norm(squared)) {
       return false;
     }
-    engine.inverse(z, T{1} / static_cast<T>(engine.points), row);
+    engine.inverse(z, T{1} / static_cast<T>(engine.points()), row);
   } else {
     engine.load(in, exponent, z);
     const T squared = pack<W>(engine.plan, z, row);
@@ -76,56 +74,54 @@ bool transform_row(const ChirpEngine<S, T>& engine, const S* in, bool inverse, b
       row[dim - 1] = bins.re[engine.last_bin()];
     }
   }
-  engine.store(-exponent, out);
+  engine.put(-exponent, out);
   return true;
 }
 
-// The same for a row that a plain transform did not serve.
 template <typename S, typename Engine>
-void scaled_transform_row(const Engine& engine, const S* in, bool inverse, typename Engine::Operand z, S* out) {
-  int exponent = 0;
-  if (row_exponent(engine, in, exponent)) {
-    transform_row(engine, in, inverse, true, exponent, z, out);
-  } else {
-    fill_nan(out, engine.dim);
-  }
-}
+struct PackedSpectrumRows {
+  static constexpr int kRows = Engine::kRows;
 
-template <typename S>
-void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_spectrum_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
-    const auto z = engine.operand(scratch, used);
-    for (int64_t r = begin; r < end; ++r) {
-      const S* in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
-      S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (!transform_row(engine, in, params.inverse, false, 0, z, out)) {
-        scaled_transform_row(engine, in, params.inverse, z, out);
-      }
+  const Engine& engine;
+  const PackedSpectrumParams& params;
+  typename Engine::Operand z;
+
+  PackedSpectrumRows(const Engine& the_engine, const PackedSpectrumParams& the_params, void* scratch, int64_t& used)
+      : engine(the_engine), params(the_params), z(engine.operand(scratch, used)) {}
+
+  uint32_t group(int64_t r, int64_t count) const {
+    const S* rows[kRows];
+    rows_of(params.map, 0, params.in, r, count, rows);
+    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    if constexpr (kRows == 1) {
+      return transform_row(engine, rows[0], params.inverse, false, 0, z, out) ? 0 : 1;
+    } else if (!params.inverse) {
+      engine.load(rows, z);
+      return engine.store_packed(z, rows[kRows - 1] + params.dim, out, count);
+    } else {
+      const uint32_t unsafe = engine.load_packed(rows, z);
+      return unsafe | finish_exactly(engine, z, out, count, params.dim);
     }
-  });
-}
+  }
+  void scaled(int64_t r) const {
+    const S* const in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
+    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    int exponent = 0;
+    if (row_exponent(engine, in, exponent)) {
+      transform_row(engine, in, params.inverse, true, exponent, z, out);
+    } else {
+      fill_nan(out, params.dim);
+    }
+  }
+};
 
 template <typename S, typename Lanes>
 void packed_spectrum_groups(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  constexpr int W = Lanes::W;
-  int64_t used = 0;
-  const Lanes lanes(params.dim, scratch, used);
-  const auto z = lanes.vectors(scratch, used);
-  const auto group = [&](int64_t r, int64_t count) {
-    const S* rows[W];
-    rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
-    if (!params.inverse) {
-      lanes.load(rows, z);
-      return lanes.store_packed(z, rows[W - 1] + params.dim, out, count);
-    }
-    const uint32_t unsafe = lanes.load_packed(rows, z);
-    lanes.finish(z, out, count);
-    return unsafe;
-  };
-  void* const rest = scratch_behind<Lanes>(params.dim, 1, scratch);
-  for_rows<Lanes>(begin, end, group,
-                  [&](int64_t first, int64_t last) { single_packed_spectrum_rows<S>(params, first, last, rest); });
+  lane_rows<PackedSpectrumRows, Engines::kSpectra, S, Lanes>(params, begin, end, scratch);
+}
+template <typename S>
+void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
+  single_rows<PackedSpectrumRows, Engines::kSpectra, S>(params, begin, end, scratch);
 }
 
 // Up to 4 rows that are left go by vectors of 4: they would leave most lanes of a longer one empty.
@@ -193,79 +189,62 @@ void packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int
   rows(params, begin, end, scratch);
 }
 
-// The half-length spectrum of a (*) b from a row of a and the packed spectrum of b, both times powers of two.
 template <typename S, typename Engine>
-void multiply_rows(const Engine& engine, Product product, const S* a, int exponent_a, const S* packed, int exponent_b,
-                   typename Engine::Operand z) {
-  constexpr int W = Engine::kWidth;
-  engine.load(a, exponent_a, z);
-  const auto* factors = staged_row(packed, engine.dim, exponent_b, engine.stage);
-  if (product == Product::kConvolution) {
-    multiply_packed<Product::kConvolution, W>(engine.plan, z, factors);
-  } else {
-    multiply_packed<Product::kCorrelation, W>(engine.plan, z, factors);
-  }
-}
+struct SpectrumBindRows {
+  using Operand = typename Engine::Operand;
+  static constexpr int kRows = Engine::kRows;
 
-template <typename S, typename Engine>
-void scaled_bind_spectrum(const Engine& engine, Product product, const S* a, const S* packed,
-                          typename Engine::Operand z, S* out) {
-  int exponent_a = 0;
-  int exponent_b = 0;
-  const bool finite = row_exponent(engine, a, exponent_a);
-  if (!row_exponent(engine, packed, exponent_b) || !finite) {
-    return fill_nan(out, engine.dim);
-  }
-  multiply_rows(engine, product, a, exponent_a, packed, exponent_b, z);
-  finish_scaled_row<S, Engine::kWidth>(engine.finish(product, z), engine.dim, exponent_a + exponent_b, false, 0, out);
-}
+  const Engine& engine;
+  const SpectrumBindParams& params;
+  Operand z;
+  Operand factors;  // of rows side by side
 
-template <typename S>
-void single_bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_native_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
-    const auto z = engine.operand(scratch, used);
-    for (int64_t r = begin; r < end; ++r) {
-      const S* a = static_cast<const S*>(params.a) + row_offset(params.map, 0, r);
-      const S* packed = static_cast<const S*>(params.spectrum) + row_offset(params.map, 1, r);
-      S* out = static_cast<S*>(params.out) + r * params.dim;
-      multiply_rows(engine, params.product, a, 0, packed, 0, z);
-      if (!try_finish_spectrum(engine, z, compute_t<S>{0}, false, 0, out)) {
-        scaled_bind_spectrum(engine, params.product, a, packed, z, out);
-      }
+  SpectrumBindRows(const Engine& the_engine, const SpectrumBindParams& the_params, void* scratch, int64_t& used)
+      : engine(the_engine),
+        params(the_params),
+        z(engine.operand(scratch, used)),
+        factors(kRows > 1 ? engine.operand(scratch, used) : z) {}
+
+  // z, the spectrum of a row times a power of two, by the packed spectrum of another times 2^exponent
+  void multiply(const S* packed, int exponent) const {
+    constexpr int W = Engine::kWidth;
+    const auto* numbers = staged_row(packed, params.dim, exponent, engine.stage);
+    if (params.product == Product::kConvolution) {
+      multiply_packed<Product::kConvolution, W>(engine.plan, z, numbers);
+    } else {
+      multiply_packed<Product::kCorrelation, W>(engine.plan, z, numbers);
     }
-  });
-}
-
-template <typename S, typename Lanes>
-void bind_spectrum_lanes(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  constexpr int W = Lanes::W;
-  int64_t used = 0;
-  const Lanes lanes(params.dim, scratch, used);
-  const auto z = lanes.vectors(scratch, used);
-  const auto factors = lanes.vectors(scratch, used);
-  const auto group = [&](int64_t r, int64_t count) {
-    const S* a[W];
-    const S* packed[W];
-    rows_of(params.map, 1, static_cast<const S*>(params.spectrum), r, count, packed);
-    rows_of(params.map, 0, static_cast<const S*>(params.a), r, count, a);
-    lanes.load(a, z);
-    lanes.load_packed(packed, factors);
-    multiply_lanes<false>(lanes, params.product, z, factors, z);
-    return lanes.finish(z, static_cast<S*>(params.out) + r * params.dim, count);
-  };
-  void* const rest = scratch_behind<Lanes>(params.dim, 2, scratch);
-  for_rows<Lanes>(begin, end, group,
-                  [&](int64_t first, int64_t last) { single_bind_spectrum_rows<S>(params, first, last, rest); });
-}
-
-template <typename S>
-void bind_spectrum_rows(const SpectrumBindParams& params, int64_t begin, int64_t end, void* scratch) {
-  const RowGroup group = params.plan.group;
-  const auto rows = group == RowGroup::kLanes         ? bind_spectrum_lanes<S, LaneRows<S>>
-                    : group == RowGroup::kMatrixLanes ? bind_spectrum_lanes<S, MatrixLaneRows<S>>
-                                                      : single_bind_spectrum_rows<S>;
-  rows(params, begin, end, scratch);
-}
+  }
+  uint32_t group(int64_t r, int64_t count) const {
+    const S* a[kRows];
+    const S* packed[kRows];
+    rows_of(params.map, 0, params.a, r, count, a);
+    rows_of(params.map, 1, params.spectrum, r, count, packed);
+    engine.load(a, z);
+    if constexpr (kRows == 1) {
+      multiply(packed[0], 0);
+    } else {
+      engine.load_packed(packed, factors);
+      multiply_spectra<false>(engine.spectra(), params.product, z, factors, z);
+    }
+    return finish_exactly(engine, z, static_cast<S*>(params.out) + r * params.dim, count, params.dim);
+  }
+  void scaled(int64_t r) const {
+    const S* const a = static_cast<const S*>(params.a) + row_offset(params.map, 0, r);
+    const S* const packed = static_cast<const S*>(params.spectrum) + row_offset(params.map, 1, r);
+    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    int exponent_a = 0;
+    int exponent_b = 0;
+    const bool finite = row_exponent(engine, a, exponent_a);
+    if (!row_exponent(engine, packed, exponent_b) || !finite) {
+      return fill_nan(out, params.dim);
+    }
+    engine.load(a, exponent_a, z);
+    multiply(packed, exponent_b);
+    finish_scaled_row<S, Engine::kWidth>(engine.row_of(params.product, z), params.dim, exponent_a + exponent_b, false,
+                                         0, out);
+  }
+};
 
 template <typename S>
 constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
@@ -275,12 +254,12 @@ constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
     },
     packed_spectrum_rows<S>};
 template <typename S>
-constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {[](const SpectrumBindParams& params) { return params.dim; },
-                                                         [](const SpectrumBindParams& params) {
-                                                           return group_bytes<S>(params.plan.group, params.dim, 2) +
-                                                                  native_scratch_bytes<S>(params.plan, params.dim, 1);
-                                                         },
-                                                         bind_spectrum_rows<S>};
+constexpr RowKernel<SpectrumBindParams> kBindSpectrum = {
+    [](const SpectrumBindParams& params) { return params.dim; },
+    [](const SpectrumBindParams& params) {
+      return group_bytes<S>(params.plan.group, params.dim, 2) + native_scratch_bytes<S>(params.plan, params.dim, 1);
+    },
+    rows_by_plan<SpectrumBindRows, Engines::kNative, true, S, SpectrumBindParams>};
 
 }  // namespace
 

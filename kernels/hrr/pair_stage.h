@@ -49,23 +49,6 @@ KERNEL_HOST_DEVICE void store_pair(Split<T> z, int64_t points, int64_t k, Pair<T
   z.re[points - k] = pair.mirror.re;
   z.im[points - k] = pair.mirror.im;
 }
-template <typename T>
-KERNEL_HOST_DEVICE Complex<T> coupling(const FftPlan<T>& plan, int64_t k) {
-  return {plan.coupling_re[k], plan.coupling_im[k]};
-}
-
-// The bin k = M/2 is its own mirror, with u = 0.
-template <typename T>
-KERNEL_HOST_DEVICE Pair<T> load_middle(Split<T> z, int64_t points) {
-  const Complex<T> middle{z.re[points / 2], z.im[points / 2]};
-  return {middle, middle};
-}
-template <typename T>
-KERNEL_HOST_DEVICE void store_middle(Split<T> z, int64_t points, Pair<T> pair) {
-  z.re[points / 2] = pair.k.re;
-  z.im[points / 2] = pair.k.im;
-}
-
 // Re sum x conj(y) over both halves of a pair
 template <typename T>
 KERNEL_HOST_DEVICE T inner(Pair<T> x, Pair<T> y, T sum) {
@@ -111,60 +94,80 @@ KERNEL_HOST_DEVICE Simd<T, W> without_first() {
   return Simd<T, W>::load(lanes);
 }
 
-// dst <- a (*) b, and sum |dst|^2 over all M points where kNorm. dst may be a or b, whose wrapped points must be set.
-template <Product kProduct, bool kNorm, typename T, int W>
-T multiply_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, Split<T> dst) {
-  using V = Simd<T, W>;
-  const int64_t points = plan.size;
-  V sum = V::broadcast(0);
-  const auto block = [&](int64_t k) {
-    const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
-    const PairLanes<T, W> c = product_pair<kProduct>(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
-    store_pairs<T, W>(dst, points, k, c);
-    return c;
-  };
-  for (int64_t k = whole_blocks<W>(points) - W; k > 0; k -= W) {
-    const PairLanes<T, W> c = block(k);
-    if constexpr (kNorm) {
-      sum = inner(c, c, sum);
-    }
-  }
-  const PairLanes<T, W> first = block(0);
-  const Pair<T> middle = product_pair<kProduct>(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
-  store_middle(dst, points, middle);
+// Sums of Re x conj(y) over the M points of spectra.
+template <typename T, int W>
+struct PairSum {
+  Simd<T, W> lanes = Simd<T, W>::broadcast(0);
   T single = 0;
-  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    const Pair<T> c = product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
-    store_pair(dst, points, k, c);
-    single = inner(c, c, single);
-  }
-  if constexpr (!kNorm) {
-    return T{0};
-  }
-  sum = inner_of_half(first.k, first.k, sum);
-  sum = multiply_add(inner_of_half(first.mirror, first.mirror, V::broadcast(0)), without_first<T, W>(), sum);
-  return inner_of_half(middle.k, middle.k, horizontal_sum(sum) + single);
-}
+  Pair<T> middle{{0, 0}, {0, 0}};
 
-// sum <- sum + weight (a conv b)
-template <Product kProduct, typename T, int W>
-void accumulate_spectra(const FftPlan<T>& plan, Split<T> a, Split<T> b, T weight, Split<T> sum) {
-  using V = Simd<T, W>;
-  const int64_t points = plan.size;
-  const V factor = V::broadcast(weight);
-  for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
-    const Pair<T> c = product_pair<kProduct>(load_pair(a, points, k), load_pair(b, points, k), coupling(plan, k));
-    store_pair(sum, points, k, add_scaled(load_pair(sum, points, k), weight, c));
+  KERNEL_HOST_DEVICE T total() const {
+    return inner_of_half(middle.k, middle.mirror, horizontal_sum(lanes) + single);
   }
-  for (int64_t k = whole_blocks<W>(points) - W; k >= 0; k -= W) {
-    const Complex<V> u{V::load(plan.coupling_re + k), V::load(plan.coupling_im + k)};
-    const PairLanes<T, W> c = product_pair<kProduct>(load_pairs<T, W>(a, points, k), load_pairs<T, W>(b, points, k), u);
-    PairLanes<T, W> total = load_pairs<T, W>(sum, points, k);
-    store_pairs<T, W>(sum, points, k, add_scaled(total, factor, c));
+};
+
+// The points of half-length spectra that products take together: W pairs from k on, one pair, or the bin k = M/2, which
+// is its own mirror, with u = 0. Wrapped points must be set in what is read.
+template <typename T, int W>
+struct PairBlock : PairProduct<Simd<T, W>> {
+  using Number = Simd<T, W>;
+  int64_t points;
+  int64_t k;
+
+  KERNEL_HOST_DEVICE PairLanes<T, W> in(Split<T> z) const {
+    return load_pairs<T, W>(z, points, k);
   }
-  const Pair<T> middle = product_pair<kProduct>(load_middle(a, points), load_middle(b, points), Complex<T>{T{0}, T{0}});
-  store_middle(sum, points, add_scaled(load_middle(sum, points), weight, middle));
-}
+  KERNEL_HOST_DEVICE void put_in(Split<T> z, const PairLanes<T, W>& value) const {
+    store_pairs<T, W>(z, points, k, value);
+  }
+  KERNEL_HOST_DEVICE void add_inner(PairSum<T, W>& sum, const PairLanes<T, W>& x, const PairLanes<T, W>& y) const {
+    sum.lanes = inner(x, y, sum.lanes);
+  }
+};
+// Those at k = 0, where the pair (0, M) counts once.
+template <typename T, int W>
+struct FirstPairBlock : PairBlock<T, W> {
+  KERNEL_HOST_DEVICE void add_inner(PairSum<T, W>& sum, const PairLanes<T, W>& x, const PairLanes<T, W>& y) const {
+    using V = Simd<T, W>;
+    sum.lanes = inner_of_half(x.k, y.k, sum.lanes);
+    sum.lanes = multiply_add(inner_of_half(x.mirror, y.mirror, V::broadcast(0)), without_first<T, W>(), sum.lanes);
+  }
+};
+template <typename T>
+struct SinglePair : PairProduct<T> {
+  using Number = T;
+  int64_t points;
+  int64_t k;
+
+  KERNEL_HOST_DEVICE Pair<T> in(Split<T> z) const {
+    return load_pair(z, points, k);
+  }
+  KERNEL_HOST_DEVICE void put_in(Split<T> z, const Pair<T>& value) const {
+    store_pair(z, points, k, value);
+  }
+  template <int W>
+  KERNEL_HOST_DEVICE void add_inner(PairSum<T, W>& sum, const Pair<T>& x, const Pair<T>& y) const {
+    sum.single = inner(x, y, sum.single);
+  }
+};
+template <typename T>
+struct MiddlePair : PairProduct<T> {
+  using Number = T;
+  int64_t middle;
+
+  KERNEL_HOST_DEVICE Pair<T> in(Split<T> z) const {
+    const Complex<T> number{z.re[middle], z.im[middle]};
+    return {number, number};
+  }
+  KERNEL_HOST_DEVICE void put_in(Split<T> z, const Pair<T>& value) const {
+    z.re[middle] = value.k.re;
+    z.im[middle] = value.k.im;
+  }
+  template <int W>
+  KERNEL_HOST_DEVICE void add_inner(PairSum<T, W>& sum, const Pair<T>& x, const Pair<T>& y) const {
+    sum.middle = {x.k, y.k};
+  }
+};
 
 // sum |z|^2 over the M points of a wrapped array
 template <typename T, int W>
@@ -183,6 +186,42 @@ T squared_norm(const HalfRow<T>& row, Split<T> z) {
   }
   return total;
 }
+
+// The spectra of half-length transforms, as engine.h asks for.
+template <typename T, int W>
+struct PairSpectra {
+  using Operand = Split<T>;
+  using InnerSum = PairSum<T, W>;
+  using Sum = T;
+
+  const FftPlan<T>& plan;
+
+  KERNEL_HOST_DEVICE int64_t points() const {
+    return plan.size;
+  }
+  KERNEL_HOST_DEVICE int64_t numbers() const {
+    return plan.size + 1;
+  }
+  template <typename Visit>
+  KERNEL_HOST_DEVICE void for_points(const Visit& visit) const {
+    // Copies, which no store can change: they stay in registers.
+    const int64_t points = plan.size;
+    const T* const re = plan.coupling_re;
+    const T* const im = plan.coupling_im;
+    using V = Simd<T, W>;
+    for (int64_t k = whole_blocks<W>(points) - W; k > 0; k -= W) {
+      visit(PairBlock<T, W>{{{V::load(re + k), V::load(im + k)}}, points, k});
+    }
+    visit(FirstPairBlock<T, W>{{{{V::load(re), V::load(im)}}, points, 0}});
+    visit(MiddlePair<T>{{{T{0}, T{0}}}, points / 2});
+    for (int64_t k = whole_blocks<W>(points); k < points / 2; ++k) {
+      visit(SinglePair<T>{{{re[k], im[k]}}, points, k});
+    }
+  }
+  T squared(Operand z) const {
+    return squared_norm<T, W>(plan, z);
+  }
+};
 
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

@@ -2,8 +2,7 @@
 #include "kernels/hrr/spectral_map.h"
 
 #include "kernels/hrr/bin_maps.h"
-#include "kernels/hrr/lane_rows.h"
-#include "kernels/hrr/row_spectrum.h"
+#include "kernels/hrr/row_groups.h"
 #include "kernels/registry.h"
 
 namespace torch_hrr::kernels {
@@ -31,14 +30,6 @@ void map_bins(Split<T> a, Split<T> v, int64_t last, double factor, double share,
   }
 }
 
-template <typename S>
-struct MapRow {
-  const S* a;
-  const S* v;  // null where the map takes no direction
-  const SpectralMapParams& params;
-  double exponent;
-};
-
 // How a row is mapped, from norm2^2 of the row times 2^-row_exponent.
 template <typename S>
 RowMapping mapping_of(const SpectralMapParams& params, double exponent, double norm_squared, int row_exponent) {
@@ -54,70 +45,6 @@ void clear_beyond(Split<T> z, int64_t last) {
     z.re[i] = 0;
     z.im[i] = 0;
   }
-}
-
-// The row from inputs times 2^scale_a and 2^scale_v; false, with nothing written, if their plain transforms left the
-// safe range (then the caller scales).
-template <typename S, typename Spectrum>
-bool map_row(const Spectrum& spectrum, const MapRow<S>& row, bool scaled, int scale_a, int scale_v,
-             typename Spectrum::Operand a, typename Spectrum::Operand v, S* out) {
-  const auto squared = spectrum.load(row.a, scale_a, a);
-  if (!scaled && !safe_squared_norm(squared)) {
-    return false;
-  }
-  clear_beyond(a, spectrum.last_bin());
-  if (row.v != nullptr) {
-    const auto squared_v = spectrum.load(row.v, scale_v, v);
-    if (!scaled && !safe_squared_norm(squared_v) && !(squared_v == 0 && largest_in(spectrum, row.v, 0) == 0)) {
-      return false;
-    }
-    clear_beyond(v, spectrum.last_bin());
-  }
-  // sum |A_k|^2 over all D bins is D norm2(a)^2; the mapped bins are near 1.
-  const double norm_squared = spectrum.total(squared) / static_cast<double>(spectrum.dim);
-  const RowMapping mapping = mapping_of<S>(row.params, row.exponent, norm_squared, -scale_a);
-  with_map(row.params.kind, [&](auto kind) {
-    map_bins<decltype(kind)::value>(a, v, spectrum.last_bin(), mapping.factor, spectrum.share(), mapping.scalars);
-  });
-  spectrum.invert(a);
-  spectrum.store(mapping.exponent - (row.v != nullptr ? scale_v : 0), out);
-  return true;
-}
-
-template <typename S, typename Spectrum>
-void scaled_map_row(const Spectrum& spectrum, const MapRow<S>& row, typename Spectrum::Operand a,
-                    typename Spectrum::Operand v, S* out) {
-  int scale_a = 0;
-  int scale_v = 0;
-  bool finite = row_exponent(spectrum, row.a, scale_a);
-  finite = (row.v == nullptr || row_exponent(spectrum, row.v, scale_v)) && finite;
-  if (!finite) {
-    return fill_nan(out, spectrum.dim);
-  }
-  map_row(spectrum, row, true, scale_a, scale_v, a, v, out);
-}
-
-double exponent_of(const SpectralMapParams& params, int64_t r) {
-  return params.exponents == nullptr ? params.exponent : params.exponents[row_offset(params.map, 2, r)];
-}
-
-template <typename S>
-void single_spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
-  with_spectrum_engine<S>(params.plan, params.dim, scratch, [&](const auto& engine, int64_t used) {
-    const auto& spectrum = spectrum_of(engine);
-    const auto a = spectrum.operand(scratch, used);
-    const auto v = spectrum.operand(scratch, used);
-    for (int64_t r = begin; r < end; ++r) {
-      const S* direction = static_cast<const S*>(params.v);
-      const MapRow<S> row{static_cast<const S*>(params.a) + row_offset(params.map, 0, r),
-                          direction == nullptr ? nullptr : direction + row_offset(params.map, 1, r), params,
-                          exponent_of(params, r)};
-      S* out = static_cast<S*>(params.out) + r * params.dim;
-      if (!map_row(spectrum, row, false, 0, 0, a, v, out)) {
-        scaled_map_row(spectrum, row, a, v, out);
-      }
-    }
-  });
 }
 
 // The mappings of rows side by side. T is the compute type.
@@ -181,65 +108,123 @@ void map_lanes(Split<T> a, Split<T> v, int64_t dim, int64_t count, double share,
   }
 }
 
-template <typename S>
-void spectral_map_lanes(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
-  using Lanes = LaneRows<S>;
-  using T = compute_t<S>;
-  constexpr int W = Lanes::W;
-  int64_t used = 0;
-  const Lanes lanes(params.dim, scratch, used);
-  const auto a = lanes.vectors(scratch, used);
-  const auto v = lanes.vectors(scratch, used);
-  const double share = 1 / static_cast<double>(lanes.plan.points);
-  const auto load = [&](int operand, const void* base, int64_t r, int64_t count, typename Lanes::Vectors bins,
-                        const S*(&rows)[W]) {
-    lanes.load(params.map, operand, base, r, count, rows, bins);
-    return lanes.pack(bins);
-  };
-  LaneMappings<T> mappings;
-  const auto group = [&](int64_t r, int64_t count) {
-    const S* rows[W];
-    const auto squared = load(0, params.a, r, count, a, rows);
-    uint32_t beyond = unsafe_lanes(squared);
-    if (params.v != nullptr) {
-      const auto squared_v = load(1, params.v, r, count, v, rows);
-      const uint32_t unsafe_v = unsafe_lanes(squared_v);
-      for (int64_t lane = 0; unsafe_v != 0 && lane < W; ++lane) {
-        const bool zero = squared_v.lanes[lane] == 0 && lanes.is_zero(rows[lane]);
-        beyond |= zero ? 0u : unsafe_v & 1u << lane;
-      }
+template <typename S, typename Engine>
+struct MapRows {
+  using Spectrum = BinsOf<Engine>;
+  using Operand = typename Spectrum::Operand;
+  using Sum = typename Spectrum::Sum;
+  static constexpr int kRows = Spectrum::kRows;
+
+  const Engine& engine;
+  const Spectrum spectrum;
+  const SpectralMapParams& params;
+  Operand a;
+  Operand v;
+
+  MapRows(const Engine& the_engine, const SpectralMapParams& the_params, void* scratch, int64_t& used)
+      : engine(the_engine),
+        spectrum(bins_of(engine)),
+        params(the_params),
+        a(spectrum.operand(scratch, used)),
+        v(spectrum.operand(scratch, used)) {}
+
+  double exponent(int64_t r) const {
+    return params.exponents == nullptr ? params.exponent : params.exponents[row_offset(params.map, 2, r)];
+  }
+  // The bins of rows as they stand. Adds to a mask those that leave the safe range, but for rows of zeros if they
+  // may be.
+  Sum load(int operand, const void* base, int64_t r, int64_t count, bool may_be_zero, Operand bins,
+           uint32_t& beyond) const {
+    const S* rows[kRows];
+    rows_of(params.map, operand, base, r, count, rows);
+    Sum squared;
+    if constexpr (kRows > 1) {
+      engine.load(rows, bins);
+      squared = engine.pack(bins);
+    } else {
+      squared = spectrum.load(rows[0], 0, bins);
     }
-    for (int64_t lane = 0; lane < W; ++lane) {
-      const double norm_squared = (beyond >> lane & 1) != 0 ? 1 : static_cast<double>(squared.lanes[lane]) * share;
-      if (!mappings.set(lane,
-                        mapping_of<S>(params, exponent_of(params, r + (lane < count ? lane : 0)), norm_squared, 0))) {
+    const uint32_t unsafe = unsafe_rows(squared);
+    for (int64_t row = 0; unsafe != 0 && row < kRows; ++row) {
+      const bool zero = may_be_zero && of_row(squared, row) == 0 && largest_in(engine, rows[row]) == 0;
+      beyond |= zero ? 0u : unsafe & 1u << row;
+    }
+    return squared;
+  }
+
+  uint32_t group(int64_t r, int64_t count) const {
+    uint32_t beyond = 0;
+    const Sum squared = load(0, params.a, r, count, false, a, beyond);
+    if (params.v != nullptr && (kRows > 1 || beyond == 0)) {
+      load(1, params.v, r, count, true, v, beyond);
+    }
+    if constexpr (kRows > 1) {
+      return map_side_by_side(squared, r, count, beyond);
+    } else {
+      if (beyond == 0) {
+        map(squared, 0, 0, r);
+      }
+      return beyond;
+    }
+  }
+
+  uint32_t map_side_by_side(const Sum& squared, int64_t r, int64_t count, uint32_t beyond) const {
+    LaneMappings<compute_t<S>> mappings;
+    const double share = 1 / static_cast<double>(engine.points());
+    for (int64_t lane = 0; lane < kRows; ++lane) {
+      const double norm_squared = (beyond >> lane & 1) != 0 ? 1 : static_cast<double>(of_row(squared, lane)) * share;
+      const int64_t row = r + (lane < count ? lane : 0);
+      if (!mappings.set(lane, mapping_of<S>(params, exponent(row), norm_squared, 0))) {
         beyond |= 1u << lane;
       }
     }
     with_map(params.kind,
              [&](auto kind) { map_lanes<decltype(kind)::value>(a, v, params.dim, count, share, mappings); });
-    lanes.unpack(a);
-    lanes.finish(a, mappings.scale, static_cast<S*>(params.out) + r * params.dim, count);
+    engine.unpack(a);
+    engine.finish(a, mappings.scale, static_cast<S*>(params.out) + r * params.dim, count, params.dim, true);
     return beyond;
-  };
-  for_groups<W>(begin, end, group, [&](int64_t r, int64_t) {
-    single_spectral_map_rows<S>(params, r, r + 1, scratch_behind<Lanes>(params.dim, 2, scratch));
-  });
-}
+  }
+
+  // A row from bins times 2^scale_a and 2^scale_v, the first of which have the squares `squared`.
+  void map(Sum squared, int scale_a, int scale_v, int64_t r) const {
+    const int64_t last = spectrum.last_bin();
+    clear_beyond(a, last);
+    if (params.v != nullptr) {
+      clear_beyond(v, last);
+    }
+    const RowMapping mapping = mapping_of<S>(params, exponent(r), spectrum.norm_squared(squared), -scale_a);
+    with_map(params.kind, [&](auto kind) {
+      map_bins<decltype(kind)::value>(a, v, last, mapping.factor, spectrum.share(), mapping.scalars);
+    });
+    spectrum.invert(a);
+    spectrum.put(mapping.exponent - scale_v, static_cast<S*>(params.out) + r * params.dim);
+  }
+  void scaled(int64_t r) const {
+    const S* const row = static_cast<const S*>(params.a) + row_offset(params.map, 0, r);
+    int scale_a = 0;
+    int scale_v = 0;
+    bool finite = row_exponent(engine, row, scale_a);
+    if (params.v != nullptr) {
+      const S* const direction = static_cast<const S*>(params.v) + row_offset(params.map, 1, r);
+      finite = row_exponent(engine, direction, scale_v) && finite;
+      if (finite) {
+        spectrum.load(direction, scale_v, v);
+      }
+    }
+    if (!finite) {
+      return fill_nan(static_cast<S*>(params.out) + r * params.dim, params.dim);
+    }
+    map(spectrum.load(row, scale_a, a), scale_a, scale_v, r);
+  }
+};
 
 template <typename S>
-void spectral_map_rows(const SpectralMapParams& params, int64_t begin, int64_t end, void* scratch) {
-  const auto rows = params.plan.group == RowGroup::kLanes ? spectral_map_lanes<S> : single_spectral_map_rows<S>;
-  rows(params, begin, end, scratch);
-}
-
-template <typename S>
-constexpr RowKernel<SpectralMapParams> kSpectralMap = {[](const SpectralMapParams& params) { return params.dim; },
-                                                       [](const SpectralMapParams& params) {
-                                                         return lane_bytes<S>(params.plan.group, params.dim, 2) +
-                                                                row_spectrum_scratch<S>(params.plan, params.dim, 2);
-                                                       },
-                                                       spectral_map_rows<S>};
+constexpr RowKernel<SpectralMapParams> kSpectralMap = {
+    [](const SpectralMapParams& params) { return params.dim; },
+    [](const SpectralMapParams& params) {
+      return lane_bytes<S>(params.plan.group, params.dim, 2) + row_spectrum_scratch<S>(params.plan, params.dim, 2);
+    },
+    rows_by_plan<MapRows, Engines::kSpectra, false, S, SpectralMapParams>};
 
 }  // namespace
 
