@@ -286,6 +286,7 @@ struct RecordRows {
 
 template <typename S>
 int64_t bind_superpose_scratch(const BindSuperposeParams& params) {
+  // Spectra of all engines of one row are as large in shared_bytes.
   const int64_t of_single =
       product_scratch_bytes<S>(params.plan, params.dim, 3, 0) + shared_bytes<S, MatrixEngine<S>>(params);
   return params.plan.group == RowGroup::kLanes

@@ -12,6 +12,9 @@
 //                           point.of<kProduct>(x, y), point.add_inner(sum, x, y), on numbers of point.Number
 //     InnerSum, Sum         what add_inner adds to; its total() is a Sum, which holds a number of T for each row
 //     points()              squared norms of spectra over those of rows, and what inverse transforms multiply by
+// and for records numbers(), how many there are of each part, and squared(z). Those of one row also offer, for rows
+// that leave the range, load(row, exponent, z) and row_of(product, z). The engines of chirp_engine.h give bins alone
+// (engine_bins.h).
 #pragma once
 
 #include <type_traits>

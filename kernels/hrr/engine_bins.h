@@ -2,7 +2,7 @@
 // there are some, else by Bluestein's sum, or side by side in lanes.
 //
 // load_bins, multiply_bins and store_rows serve spectra of any engine. Those of one row also offer
-//   load(row, exponent, z)  z <- the bins of the row times 2^exponent; returns a sum of their squares,
+//   load(row, exponent, z)  z <- the bins of the row times 2^exponent; returns a sum of squares that grows with theirs
 //   norm_squared(sum)       norm2^2 of the row, from that sum
 //   last_bin()              the last number that counts
 //   share()                 what bins are multiplied by, beforehand, for `invert` to be exact
@@ -194,7 +194,7 @@ inline ChirpShape chirp_shape_of(const RowPlan& row, int64_t dim) {
 
 // Calls body(engine, used) with the engine that gives the bins of rows; `used` bytes of the scratch are taken.
 template <typename S, typename Body>
-void with_spectrum_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& body) {
+void with_bins_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& body) {
   using T = compute_t<S>;
   if (!is_chirp(row.path)) {
     return with_native_engine<S>(row, dim, scratch, body);
@@ -238,7 +238,7 @@ LaneBins<S> bins_of(const LaneRows<S>& engine) {
 template <typename Engine>
 using BinsOf = std::remove_cvref_t<decltype(bins_of(std::declval<const Engine&>()))>;
 
-// The bins of rows as they stand; returns sums of their squares, of which unsafe_rows tells whether they are in range.
+// The bins of rows as they stand; returns sums of squares, from which unsafe_rows tells whether they are in range.
 template <typename S, typename Spectrum>
 typename Spectrum::Sum load_bins(const Spectrum& spectrum, const S* const (&rows)[Spectrum::kRows],
                                  typename Spectrum::Operand bins) {
@@ -261,7 +261,7 @@ uint32_t store_rows(const Spectrum& spectrum, typename Spectrum::Operand bins, S
 }
 
 template <typename S>
-int64_t row_spectrum_scratch(const RowPlan& row, int64_t dim, int operands) {
+int64_t bins_scratch_bytes(const RowPlan& row, int64_t dim, int operands) {
   if (!is_chirp(row.path)) {
     return native_scratch_bytes<S>(row, dim, operands);
   }

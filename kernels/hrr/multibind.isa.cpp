@@ -89,13 +89,13 @@ struct MultibindRows {
 
 template <typename S>
 int64_t multibind_scratch(const MultibindParams& params) {
-  return lane_bytes<S>(params.plan.group, params.dim, 2) + row_spectrum_scratch<S>(params.plan, params.dim, 2);
+  return lane_bytes<S>(params.plan.group, params.dim, 2) + bins_scratch_bytes<S>(params.plan, params.dim, 2);
 }
 
 template <typename S>
 constexpr RowKernel<MultibindParams> kMultibind = {
     [](const MultibindParams& params) { return params.dim * params.items; }, multibind_scratch<S>,
-    rows_by_plan<MultibindRows, Engines::kSpectra, false, S, MultibindParams>};
+    rows_by_plan<MultibindRows, Engines::kBins, false, S, MultibindParams>};
 
 }  // namespace
 

@@ -167,13 +167,13 @@ int64_t multibind_backward_scratch(const MultibindBackwardParams& params) {
   // The factors, the prefixes from P_2 on, the suffix and what is stored.
   const int operands = static_cast<int>(2 * params.items);
   return lane_bytes<S>(params.plan.group, params.dim, operands) +
-         row_spectrum_scratch<S>(params.plan, params.dim, operands) + 2 * arrays_bytes(params.items);
+         bins_scratch_bytes<S>(params.plan, params.dim, operands) + 2 * arrays_bytes(params.items);
 }
 
 template <typename S>
 constexpr RowKernel<MultibindBackwardParams> kMultibindBackward = {
     [](const MultibindBackwardParams& params) { return 2 * params.dim * params.items; }, multibind_backward_scratch<S>,
-    rows_by_plan<MultibindBackwardRows, Engines::kSpectra, false, S, MultibindBackwardParams>};
+    rows_by_plan<MultibindBackwardRows, Engines::kBins, false, S, MultibindBackwardParams>};
 
 }  // namespace
 

@@ -117,11 +117,11 @@ struct PackedSpectrumRows {
 
 template <typename S, typename Lanes>
 void packed_spectrum_groups(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  lane_rows<PackedSpectrumRows, Engines::kSpectra, S, Lanes>(params, begin, end, scratch);
+  lane_rows<PackedSpectrumRows, Engines::kBins, S, Lanes>(params, begin, end, scratch);
 }
 template <typename S>
 void single_packed_spectrum_rows(const PackedSpectrumParams& params, int64_t begin, int64_t end, void* scratch) {
-  single_rows<PackedSpectrumRows, Engines::kSpectra, S>(params, begin, end, scratch);
+  single_rows<PackedSpectrumRows, Engines::kBins, S>(params, begin, end, scratch);
 }
 
 // Up to 4 rows that are left go by vectors of 4: they would leave most lanes of a longer one empty.
@@ -250,7 +250,7 @@ template <typename S>
 constexpr RowKernel<PackedSpectrumParams> kPackedSpectrum = {
     [](const PackedSpectrumParams& params) { return params.dim; },
     [](const PackedSpectrumParams& params) {
-      return group_bytes<S>(params.plan.group, params.dim, 1) + row_spectrum_scratch<S>(params.plan, params.dim, 1);
+      return group_bytes<S>(params.plan.group, params.dim, 1) + bins_scratch_bytes<S>(params.plan, params.dim, 1);
     },
     packed_spectrum_rows<S>};
 template <typename S>

@@ -1,4 +1,4 @@
-// Rows by the engines of their plan: the one loop over rows of every operator on the CPU.
+// Rows by the engines of their plan: the one loop over rows of all operators that multiply or map spectra on the CPU.
 //
 // An operator is a template Rows<S, Engine> with
 //   Rows(engine, params, scratch, used)  takes its memory
@@ -17,7 +17,7 @@ KERNEL_ISA_BEGIN
 enum class Engines {
   kProducts,  // of products, folded where their own length has no transforms
   kNative,    // of the rows' own length
-  kSpectra,   // of the bins of rows of any length
+  kBins,      // of the bins of rows of any length
 };
 
 template <typename S, Engines kEngines, typename Body>
@@ -27,7 +27,7 @@ void with_engine(const RowPlan& row, int64_t dim, void* scratch, const Body& bod
   } else if constexpr (kEngines == Engines::kNative) {
     with_native_engine<S>(row, dim, scratch, body);
   } else {
-    with_spectrum_engine<S>(row, dim, scratch, body);
+    with_bins_engine<S>(row, dim, scratch, body);
   }
 }
 

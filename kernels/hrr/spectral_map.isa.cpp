@@ -222,9 +222,9 @@ template <typename S>
 constexpr RowKernel<SpectralMapParams> kSpectralMap = {
     [](const SpectralMapParams& params) { return params.dim; },
     [](const SpectralMapParams& params) {
-      return lane_bytes<S>(params.plan.group, params.dim, 2) + row_spectrum_scratch<S>(params.plan, params.dim, 2);
+      return lane_bytes<S>(params.plan.group, params.dim, 2) + bins_scratch_bytes<S>(params.plan, params.dim, 2);
     },
-    rows_by_plan<MapRows, Engines::kSpectra, false, S, SpectralMapParams>};
+    rows_by_plan<MapRows, Engines::kBins, false, S, SpectralMapParams>};
 
 }  // namespace
 
