@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import check_bool
+from torch_hrr._progress import interrupts_held_back
 from torch_hrr._shared import is_out_of_memory
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly._engines import Engine, ExactEngine, SampledEngines
@@ -132,6 +134,20 @@ def described() -> Iterator[None]:
             raise
         got = f"{type(error).__name__}: {error}"
         raise ValueError(f"load_state_dict: _extra_state must be that of a brain, got {got}") from error
+
+
+@contextlib.contextmanager
+def unchanged_by_errors(module: nn.Module, *parts: str) -> Iterator[None]:
+    """A block after whose errors a module has the parts and the state of before."""
+    held, before = {name: getattr(module, name) for name in parts}, copy.deepcopy(module.state_dict())
+    try:
+        yield
+    except BaseException:
+        with interrupts_held_back():
+            for name, part in held.items():
+                setattr(module, name, part)
+            nn.Module.load_state_dict(module, before)
+        raise
 
 
 def set_flags(network: Network, config: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import statistics
@@ -15,9 +14,10 @@ from torch import Tensor
 from torch_hrr._checks import brief, check_bool, integer, is_bool, listed, named, number
 from torch_hrr._plain.assembly_connectome import connectome_key
 from torch_hrr._plain.random import philox4x32
-from torch_hrr._progress import Progress, interrupts_held_back, ticking
+from torch_hrr._progress import Progress, ticking
 from torch_hrr._shared import locked
 from torch_hrr._spec import Device, Int, Real, Seed, takes
+from torch_hrr.assembly._checkpoint import unchanged_by_errors
 from torch_hrr.assembly._network import fiber_id, inhibited
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.assembly.programs import Label, Program, read_label, read_labels
@@ -228,13 +228,8 @@ class FiniteStateMachine(Program):
         self._check_learning(op)
         brain = self.brain
         for done in range(count):
-            before = copy.deepcopy(self.state_dict())
-            try:
+            with unchanged_by_errors(self, "brain"):
                 self._present(brain)
-            except BaseException:
-                with interrupts_held_back():
-                    self.load_state_dict(before)
-                raise
             tick(done + 1, count)
         return self
 

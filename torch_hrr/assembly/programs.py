@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -15,7 +14,7 @@ from torch_hrr._progress import Progress, interrupts_held_back, ticking
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import CopiedWhole, Shared, locked
 from torch_hrr._spec import Bool, Device, Instance, Int, Real, Seed, takes
-from torch_hrr.assembly._checkpoint import described
+from torch_hrr.assembly._checkpoint import described, unchanged_by_errors
 from torch_hrr.assembly._network import inhibited
 from torch_hrr.assembly.brain import Brain
 from torch_hrr.io import Saveable
@@ -150,14 +149,8 @@ class Program(CopiedWhole, Shared, Saveable, DescribedModule):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of any module, but after an error the program is unchanged."""
         module: Any = super()
-        brain, before = self.brain, copy.deepcopy(self.state_dict())
-        try:
+        with unchanged_by_errors(self, "brain"):
             return module.load_state_dict(state_dict, strict=strict, assign=assign)
-        except BaseException:
-            with interrupts_held_back():
-                self.brain = brain
-                module.load_state_dict(before)
-            raise
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         moved: Any = super()

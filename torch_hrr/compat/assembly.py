@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from torch_hrr._checks import listed
-from torch_hrr._progress import interrupts_held_back
 from torch_hrr._repr import Described, DescribedModule
 from torch_hrr._shared import CopiedWhole, lock_public_calls, locked
 from torch_hrr._spec import Bool, Choice, Instance, Real, Seed, takes
 from torch_hrr.assembly import Brain, assembly_loss, k_winners
 from torch_hrr.assembly import _checks as checks
 from torch_hrr.assembly import _external as rounding
+from torch_hrr.assembly._checkpoint import unchanged_by_errors
 from torch_hrr.assembly._memory import ConnectomeMemory, UsageSamples, memory_usage
 from torch_hrr.assembly._network import Projections
 from torch_hrr.assembly.losses import AssemblyLoss, check_loss
@@ -343,14 +342,8 @@ class TorchBrain(CopiedWhole, Saveable, DescribedModule):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of any module, but after an error the brain and its biases are unchanged."""
         module: Any = super()
-        biases, before = self.biases, copy.deepcopy(self.state_dict())
-        try:
+        with unchanged_by_errors(self, "biases"):
             return module.load_state_dict(state_dict, strict=strict, assign=assign)
-        except BaseException:
-            with interrupts_held_back():
-                self.biases = biases
-                module.load_state_dict(before)
-            raise
 
     @classmethod
     def load(
