@@ -33,7 +33,8 @@ $(VENV)/.torch: | tools
 	$(call timed,torch,$(PIP) "setuptools>=77" wheel "$(TORCH)" numpy)
 	@touch $@
 
-PIP := $(PY) -m pip --disable-pip-version-check install
+# Bytecode is compiled as modules are imported: of most it never is.
+PIP := $(PY) -m pip --disable-pip-version-check install --no-compile
 # Everything the library is built from, so that the next demo or test sees an edit.
 SOURCES := $(shell git ls-files 'kernels/*' 'csrc/*' 'cmake/*' 2> /dev/null) CMakeLists.txt setup.py pyproject.toml
 
