@@ -143,6 +143,9 @@ def test_only_regular_files_are_replaced(tmp_path):
         load(tmp_path / "missing", format=FORMAT)
     with pytest.raises(FileNotFoundError, match=r"save: folder of path must exist: '.*below'$"):
         save(tmp_path / "missing" / "below", {}, {}, **KIND)
+    save(tmp_path / "file", small(), {}, **KIND)
+    with pytest.raises(NotADirectoryError, match=r"save: folder of path must exist: '.*below'$"):
+        save(tmp_path / "file" / "below", {}, {}, **KIND)
 
 
 def test_relative_paths_and_strings(tmp_path, monkeypatch):

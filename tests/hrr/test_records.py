@@ -708,6 +708,8 @@ def test_files_that_are_none(tmp_path):
         hrr.Memory(tmp_path / "later.db")
     with pytest.raises(FileNotFoundError, match=r"Memory: folder of path must exist.*nowhere"):
         hrr.Memory(tmp_path / "nowhere" / "m.db")
+    with pytest.raises(NotADirectoryError, match=r"Memory: folder of path must exist.*other"):
+        hrr.Memory(tmp_path / "other" / "m.db")
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path, tmp_path / "fifo", "/dev/null"):
         with pytest.raises(ValueError, match=r"^Memory: path must name a regular file, got "):

@@ -190,9 +190,9 @@ class Database:
             if not stat.S_ISREG(os.stat(place).st_mode):
                 raise ValueError(f"{op}: path must name a regular file, got {self.path}")
             is_writable = is_writable and os.access(place, os.W_OK)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError) as error:
             if not place.parent.is_dir():
-                raise FileNotFoundError(errno.ENOENT, f"{op}: folder of path must exist", self.path) from None
+                raise type(error)(error.errno, f"{op}: folder of path must exist", self.path) from None
             if not is_writable:
                 raise PermissionError(errno.EACCES, f"{op}: folder of path must be writable", self.path) from None
         connection = self._found(op, "rwc" if is_writable else "ro")

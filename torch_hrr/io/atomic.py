@@ -36,9 +36,9 @@ def replace_atomically(path: str, write: Callable[[str], None], op: str = "save"
     temporary = os.path.join(parent, f".torch_hrr-{secrets.token_hex(8)}.tmp")
     # Opened first, so that a directory which cannot be is an error while the old file is still there.
     try:
-        directory = os.open(parent, os.O_RDONLY)
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, f"{op}: folder of path must exist", path) from None
+        directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise type(error)(error.errno, f"{op}: folder of path must exist", path) from None
     try:
         try:
             with open(temporary, "xb") as file:
