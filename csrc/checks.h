@@ -170,7 +170,7 @@ std::string_view name_of(Value value, const Choice<Value> (&table)[N]) {
 
 // Broadcasts `sizes` into `result` as torch.mul does; `description` says in an error what they are sizes of.
 template <typename Int, typename Description>
-void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, const Description& description, Sizes<Int>& result) {
+void broadcast_into(const char* op, c10::ArrayRef<Int> sizes, Description description, Sizes<Int>& result) {
   while (result.size() < sizes.size()) {
     result.insert(result.begin(), Int(1));
   }

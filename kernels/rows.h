@@ -30,5 +30,16 @@ KERNEL_HOST_DEVICE int64_t row_offset(const RowMap& map, int operand, int64_t ro
   return offset;
 }
 
+template <typename S>
+KERNEL_HOST_DEVICE const S* operand_row(const void* base, const RowMap& map, int operand, int64_t row) {
+  return static_cast<const S*>(base) + row_offset(map, operand, row);
+}
+
+// Results lie one after the other.
+template <typename S>
+KERNEL_HOST_DEVICE S* result_row(void* base, int64_t row, int64_t dim) {
+  return static_cast<S*>(base) + row * dim;
+}
+
 KERNEL_ISA_END
 }  // namespace torch_hrr::kernels

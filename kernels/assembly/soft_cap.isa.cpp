@@ -278,10 +278,10 @@ void cap_row(const SoftCapParams& params, int64_t r, void* scratch) {
   const int64_t n = params.n;
   const CapRow<S> row(scratch, n);
   S* out = static_cast<S*>(params.out) + r * n;
-  widen_row<S>(static_cast<const S*>(params.inputs) + row_offset(params.map, 0, r), n, row.x);
+  widen_row<S>(operand_row<S>(params.inputs, params.map, 0, r), n, row.x);
   bool finite = all_finite(row.x, n);
   if (params.result == CapResult::kJacobian) {
-    widen_row<S>(static_cast<const S*>(params.v) + row_offset(params.map, 1, r), n, row.v);
+    widen_row<S>(operand_row<S>(params.v, params.map, 1, r), n, row.v);
     finite = finite && all_finite(row.v, n);
   }
   if (!finite) {

@@ -66,7 +66,7 @@ struct BindRows {
     return inner >= 0 && params.map.strides[operand][inner] == 0;
   }
   const S* row_of(int operand, const void* base, int64_t r) const {
-    return static_cast<const S*>(base) + row_offset(params.map, operand, r);
+    return operand_row<S>(base, params.map, operand, r);
   }
   void load(int operand, const void* base, int64_t r, int64_t count, BoundOperand<S, Engine>& target) const {
     const S* rows[kRows];
@@ -88,12 +88,12 @@ struct BindRows {
                              ? multiply_spectra<true>(engine.spectra(), params.product, a.spectra, b.spectra, c)
                              : multiply_spectra<false>(engine.spectra(), params.product, a.spectra, b.spectra, c);
     return finish_product(engine, params.product, c, params.normalize, params.eps, squared,
-                          static_cast<S*>(params.out) + r * params.dim, count);
+                          result_row<S>(params.out, r, params.dim), count);
   }
   void scaled(int64_t r) {
     const ProductRow<S> row{row_of(0, params.a, r), row_of(1, params.b, r), nullptr,   1, 0, 0, 0,
                             params.product,         params.normalize,       params.eps};
-    scaled_product(engine, row, a.spectra, b.spectra, sum, static_cast<S*>(params.out) + r * params.dim);
+    scaled_product(engine, row, a.spectra, b.spectra, sum, result_row<S>(params.out, r, params.dim));
     a.forget();
     b.forget();
   }
@@ -264,12 +264,10 @@ struct RecordRows {
     }
     const auto squared = params.normalize && !kFolds<Engine> ? engine.squared(sum) : typename Engine::Sum{};
     return finish_product(engine, Product::kConvolution, sum, params.normalize, params.eps, squared,
-                          static_cast<S*>(params.out) + r * params.dim, count);
+                          result_row<S>(params.out, r, params.dim), count);
   }
   void scaled(int64_t r) const {
-    const auto row_of = [&](int operand, const void* base) {
-      return static_cast<const S*>(base) + row_offset(params.map, operand, r);
-    };
+    const auto row_of = [&](int operand, const void* base) { return operand_row<S>(base, params.map, operand, r); };
     const ProductRow<S> row{row_of(0, params.a),
                             row_of(1, params.b),
                             params.weights == nullptr ? nullptr : row_of(2, params.weights),
@@ -280,7 +278,7 @@ struct RecordRows {
                             Product::kConvolution,
                             params.normalize,
                             params.eps};
-    scaled_product(engine, row, a.current, b.current, sum, static_cast<S*>(params.out) + r * params.dim);
+    scaled_product(engine, row, a.current, b.current, sum, result_row<S>(params.out, r, params.dim));
   }
 };
 

@@ -258,13 +258,11 @@ struct BackwardRows {
     return {engine, params, grad, a, b, sum, c, upstream};
   }
   S* output(void* base, int64_t r) const {
-    return base == nullptr ? nullptr : static_cast<S*>(base) + r * params.dim;
+    return base == nullptr ? nullptr : result_row<S>(base, r, params.dim);
   }
   // The row, of which only gradients that left the range are wanted.
   BackwardRow<S> row_of(int64_t r, Beyond wanted) const {
-    const auto input = [&](int operand, const void* base) {
-      return static_cast<const S*>(base) + row_offset(params.map, operand, r);
-    };
+    const auto input = [&](int operand, const void* base) { return operand_row<S>(base, params.map, operand, r); };
     return {input(0, params.grad), input(1, params.a), input(2, params.b),
             output(wanted.a != 0 ? params.grad_a : nullptr, r), output(wanted.b != 0 ? params.grad_b : nullptr, r)};
   }

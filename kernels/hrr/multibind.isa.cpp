@@ -58,13 +58,13 @@ struct MultibindRows {
     if (!multiply(load, keep)) {
       return unsafe;
     }
-    return unsafe | store_rows(spectrum, product, static_cast<S*>(params.out) + r * params.dim, count, params.dim);
+    return unsafe | store_rows(spectrum, product, result_row<S>(params.out, r, params.dim), count, params.dim);
   }
 
   // Every factor and product is brought near 1 by powers of two.
   void scaled(int64_t r) const {
-    const S* const vectors = static_cast<const S*>(params.vectors) + row_offset(params.map, 0, r);
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    const S* const vectors = operand_row<S>(params.vectors, params.map, 0, r);
+    S* const out = result_row<S>(params.out, r, params.dim);
     for (int64_t k = 0; k < params.items; ++k) {
       if (!is_finite(largest_in(spectrum, vectors + k * params.item_stride))) {
         return fill_nan(out, params.dim);

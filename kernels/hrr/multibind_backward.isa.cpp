@@ -112,7 +112,7 @@ struct MultibindBackwardRows {
       return kRows > 1 || beyond == 0;
     };
     const auto store = [&](int64_t k, Operand bins, int64_t) {
-      S* const out = static_cast<S*>(params.out) + (r * params.items + k) * params.dim;
+      S* const out = result_row<S>(params.out, r * params.items + k, params.dim);
       beyond |= store_rows(spectrum, bins, out, count, params.items * params.dim);
     };
     differentiate(load, keep, store, kEveryFactor);
@@ -122,9 +122,9 @@ struct MultibindBackwardRows {
   // All that is multiplied is brought near 1 by powers of two. A factor that is not finite reaches the gradients of the
   // others, a gradient that is not finite all of them.
   void scaled(int64_t r) const {
-    const S* const grad = static_cast<const S*>(params.grad) + row_offset(params.map, 0, r);
-    const S* const vectors = static_cast<const S*>(params.vectors) + row_offset(params.map, 1, r);
-    const auto out = [&](int64_t k) { return static_cast<S*>(params.out) + (r * params.items + k) * params.dim; };
+    const S* const grad = operand_row<S>(params.grad, params.map, 0, r);
+    const S* const vectors = operand_row<S>(params.vectors, params.map, 1, r);
+    const auto out = [&](int64_t k) { return result_row<S>(params.out, r * params.items + k, params.dim); };
     const double largest = largest_in(spectrum, grad);
     int64_t wanted = kEveryFactor;
     bool none = !is_finite(largest);

@@ -92,7 +92,7 @@ struct PackedSpectrumRows {
   uint32_t group(int64_t r, int64_t count) const {
     const S* rows[kRows];
     rows_of(params.map, 0, params.in, r, count, rows);
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    S* const out = result_row<S>(params.out, r, params.dim);
     if constexpr (kRows == 1) {
       return transform_row(engine, rows[0], params.inverse, false, 0, z, out) ? 0 : 1;
     } else if (!params.inverse) {
@@ -104,8 +104,8 @@ struct PackedSpectrumRows {
     }
   }
   void scaled(int64_t r) const {
-    const S* const in = static_cast<const S*>(params.in) + row_offset(params.map, 0, r);
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    const S* const in = operand_row<S>(params.in, params.map, 0, r);
+    S* const out = result_row<S>(params.out, r, params.dim);
     int exponent = 0;
     if (row_exponent(engine, in, exponent)) {
       transform_row(engine, in, params.inverse, true, exponent, z, out);
@@ -150,7 +150,7 @@ void packed_spectrum_in_registers(const PackedSpectrumParams& params, int64_t be
   const auto group = [&](int64_t r, int64_t count) {
     const S* rows[kRows];
     rows_of(params.map, 0, static_cast<const S*>(params.in), r, count, rows);
-    S* const out = static_cast<S*>(params.out) + r * kDim;
+    S* const out = result_row<S>(params.out, r, kDim);
     const float* sources[kRows];
     float* targets[kRows];
     stage.widened(rows, sources);
@@ -227,12 +227,12 @@ struct SpectrumBindRows {
       engine.load_packed(packed, factors);
       multiply_spectra<false>(engine.spectra(), params.product, z, factors, z);
     }
-    return finish_exactly(engine, z, static_cast<S*>(params.out) + r * params.dim, count, params.dim);
+    return finish_exactly(engine, z, result_row<S>(params.out, r, params.dim), count, params.dim);
   }
   void scaled(int64_t r) const {
-    const S* const a = static_cast<const S*>(params.a) + row_offset(params.map, 0, r);
-    const S* const packed = static_cast<const S*>(params.spectrum) + row_offset(params.map, 1, r);
-    S* const out = static_cast<S*>(params.out) + r * params.dim;
+    const S* const a = operand_row<S>(params.a, params.map, 0, r);
+    const S* const packed = operand_row<S>(params.spectrum, params.map, 1, r);
+    S* const out = result_row<S>(params.out, r, params.dim);
     int exponent_a = 0;
     int exponent_b = 0;
     const bool finite = row_exponent(engine, a, exponent_a);

@@ -370,7 +370,7 @@ void quantize_rows(const QuantizeParams& params, int64_t begin, int64_t end, voi
   using T = compute_t<S>;
   T* const row = static_cast<T*>(scratch);
   for (int64_t r = begin; r < end; ++r) {
-    widen_row<S>(static_cast<const S*>(params.input) + row_offset(params.map, 0, r), params.dim, row);
+    widen_row<S>(operand_row<S>(params.input, params.map, 0, r), params.dim, row);
     const Coding coding =
         code_row(row, params.dim, kLargestCode, 0, reinterpret_cast<uint8_t*>(params.codes) + r * params.dim);
     params.bounds[kQuantizedBounds * r] = coding.scale;

@@ -181,7 +181,7 @@ struct MapRows {
     with_map(params.kind,
              [&](auto kind) { map_lanes<decltype(kind)::value>(a, v, params.dim, count, share, mappings); });
     engine.unpack(a);
-    engine.finish(a, mappings.scale, static_cast<S*>(params.out) + r * params.dim, count, params.dim, true);
+    engine.finish(a, mappings.scale, result_row<S>(params.out, r, params.dim), count, params.dim, true);
     return beyond;
   }
 
@@ -197,22 +197,22 @@ struct MapRows {
       map_bins<decltype(kind)::value>(a, v, last, mapping.factor, spectrum.share(), mapping.scalars);
     });
     spectrum.invert(a);
-    spectrum.put(mapping.exponent - scale_v, static_cast<S*>(params.out) + r * params.dim);
+    spectrum.put(mapping.exponent - scale_v, result_row<S>(params.out, r, params.dim));
   }
   void scaled(int64_t r) const {
-    const S* const row = static_cast<const S*>(params.a) + row_offset(params.map, 0, r);
+    const S* const row = operand_row<S>(params.a, params.map, 0, r);
     int scale_a = 0;
     int scale_v = 0;
     bool finite = row_exponent(engine, row, scale_a);
     if (params.v != nullptr) {
-      const S* const direction = static_cast<const S*>(params.v) + row_offset(params.map, 1, r);
+      const S* const direction = operand_row<S>(params.v, params.map, 1, r);
       finite = row_exponent(engine, direction, scale_v) && finite;
       if (finite) {
         spectrum.load(direction, scale_v, v);
       }
     }
     if (!finite) {
-      return fill_nan(static_cast<S*>(params.out) + r * params.dim, params.dim);
+      return fill_nan(result_row<S>(params.out, r, params.dim), params.dim);
     }
     map(spectrum.load(row, scale_a, a), scale_a, scale_v, r);
   }

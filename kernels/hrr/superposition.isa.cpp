@@ -147,10 +147,10 @@ void superpose_rows(const SuperpositionParams& params, int64_t begin, int64_t en
   T* row = reinterpret_cast<T*>(static_cast<char*>(scratch) + row_bytes<S>(params.dim));
   const S* weights = static_cast<const S*>(params.weights);
   for (int64_t r = begin; r < end; ++r) {
-    const Group<S> group{static_cast<const S*>(params.vectors) + row_offset(params.map, 0, r),
+    const Group<S> group{operand_row<S>(params.vectors, params.map, 0, r),
                          weights == nullptr ? nullptr : weights + row_offset(params.map, 1, r), params.items,
                          params.item_stride_vectors, params.item_stride_weights};
-    S* out = static_cast<S*>(params.out) + r * params.dim;
+    S* out = result_row<S>(params.out, r, params.dim);
     sum_group(group, params.dim, sum);
     if (!try_finish_row<S, kRowLanes<S>>(sum, params.dim, params.normalize, params.eps, out)) {
       scaled_group(group, params.dim, params.normalize, params.eps, sum, row, out);
