@@ -335,6 +335,17 @@ def test_a_state_dict_holds_the_field(cycles):
     assert [motor for motor, _ in run(other, 2)] == [motor for motor, _ in run(own, 2)]
 
 
+def test_a_state_without_a_field_leaves_the_one_there_is():
+    own = brain()
+    run(own, 1)
+    before = own.field.clone()
+    own.load_state_dict({"prediction": torch.zeros(4)}, strict=False)
+    assert torch.equal(own.field, before) and not own.prediction.any()
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        own.load_state_dict(brain(spatial=3).state_dict())
+    assert torch.equal(own.field, before)
+
+
 def test_the_largest_values_do_not_break_it():
     own = brain(noise=0.0)
     for i in range(300):

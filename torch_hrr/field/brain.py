@@ -725,12 +725,17 @@ class FieldBrain(Saveable, DescribedModule):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """As of every module; the field is under the name that a brain without cycles has."""
-        if self._turn:
-            self._even, self._odd, self._turn = self._odd, self._even, False
+        self._turn_back()
         return super().state_dict(*args, **kwargs)
 
+    def _turn_back(self) -> None:
+        """The field under the name that a brain without cycles has."""
+        if self._turn:
+            self._even, self._odd, self._turn = self._odd, self._even, False
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._turn = False
+        # A state without a field, or with one that does not fit, leaves the one there is.
+        self._turn_back()
         super()._load_from_state_dict(*args, **kwargs)
         # A state that is assigned may be on another device.
         self._follow()
