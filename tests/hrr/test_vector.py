@@ -166,3 +166,10 @@ def test_square_brackets_give_vectors_and_ask_gives_names():
         hrr.ItemMemory(words.vectors).ask(words["A"])
     with pytest.raises(ValueError, match=r"^ask: vocabulary must have names, got none$"):
         hrr.Vocabulary().ask("1")
+
+
+def test_autocast_does_not_round_a_similarity():
+    a, b = Vector(X.float()), Y.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = a.similarity(b)
+    assert found.dtype == torch.float32 and torch.equal(found, a.similarity(b))

@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import GivesPlain, check_vectors
 from torch_hrr._ops import ops as _ops
 from torch_hrr.hrr import functional
@@ -69,7 +70,8 @@ class Vector(GivesPlain, Tensor):
         """
         other = check_vectors("similarity", "other", other, self.shape[-1], self.device)
         dtype = compute_dtype(torch.promote_types(self.dtype, other.dtype))
-        return (functional.unit_rows(self.to(dtype)) * functional.unit_rows(other.to(dtype))).sum(-1).clamp(-1, 1)
+        with full_precision(self.device):
+            return (functional.unit_rows(self.to(dtype)) * functional.unit_rows(other.to(dtype))).sum(-1).clamp(-1, 1)
 
     @classmethod
     def __torch_function__(
