@@ -325,3 +325,10 @@ def test_an_address_that_is_not_finite_reads_nan_and_its_neighbours_do_not():
     broken[0, 3], broken[2, 1] = torch.nan, torch.inf
     read = memory.read(broken)
     assert read[[0, 2]].isnan().all() and torch.equal(read[1], memory.read(address)[1])
+
+
+def test_an_energy_under_another_default_device():
+    memory, query = HopfieldMemory(rows(1, 3, 8)), rows(2, 8)
+    with torch.device("meta"):
+        found = memory.energy(query)
+    assert torch.equal(found, memory.energy(query))

@@ -139,7 +139,7 @@ class HopfieldMemory(HeldVectors):
         state = query.to(items.dtype)
         with full_precision(state.device):
             scores = (beta * (state @ items.mT)).logsumexp(-1, keepdim=True)
-            free = (torch.as_tensor(len(items), dtype=items.dtype).log() - scores) / beta
+            free = (torch.as_tensor(len(items), dtype=items.dtype, device=items.device).log() - scores) / beta
             return free.squeeze(-1) + (state.square().sum(-1) + items.square().sum(-1).max()) / 2
 
     def _given(self, op: str, query: Any, beta: Any) -> tuple[Tensor, Tensor, Any]:
