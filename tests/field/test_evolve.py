@@ -282,6 +282,15 @@ def test_a_sixth_as_a_float32_tensor_is_stable():
     assert after.abs().max() <= start.abs().max()
 
 
+def test_a_key_is_drawn_where_torchs_default_device_holds_nothing():
+    start = torch.ones(2, 2, 2, 2, device="cpu")
+    torch.manual_seed(4)
+    drawn = field.evolve(start, 0.0, 0.0, noise=1.0)
+    torch.manual_seed(4)
+    with torch.device("meta"):
+        assert torch.equal(field.evolve(start, 0.0, 0.0, noise=1.0), drawn)
+
+
 def test_numbers_and_tensors_give_the_same_bits():
     start = draw(3, 4, 5, 6)
     tensors = field.evolve(start, torch.tensor(0.25), torch.tensor(0.125), 3)

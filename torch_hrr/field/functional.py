@@ -224,7 +224,11 @@ def random_key(seed: int, device: torch.device | str | int | None = None) -> Ten
 
 def drawn_key(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
     """A key that the generator draws, or torch's default one."""
-    seed = torch.randint(-(2**63), 2**63 - 1, (1,), generator=generator, device=_device_of(generator))
+    bounds = -(2**63), 2**63 - 1
+    seed = torch.randint(*bounds, (1,), generator=generator, device=_device_of(generator))
+    if seed.is_meta and device.type != "meta":
+        # Torch's default device has no numbers.
+        seed = torch.randint(*bounds, (1,), device="cpu")
     return torch.cat((seed, torch.zeros_like(seed))).to(device)
 
 
