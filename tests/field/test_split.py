@@ -56,3 +56,16 @@ def test_a_split_field_is_a_module_that_goes_where_its_model_goes():
     split.evolve(0.1, 0.1)
     assert torch.equal(again.planes, expected)
     assert model.to("meta")[0].gradient().is_meta
+
+
+def test_evolved_planes_may_be_an_array_and_are_batched_by_vmap():
+    split, planes = field.SplitField(torch.rand(3, 2, 2, 2)), torch.rand(4, 3, 2, 2, 2, dtype=torch.float32)
+    each = torch.stack([split.evolved(one, 0.1, 0.1, 2, "circular") for one in planes])
+    assert torch.equal(split.evolved(planes[0].numpy()[::-1][::-1], 0.1, 0.1, 2, "circular"), each[0])
+    assert torch.equal(torch.func.vmap(lambda one: split.evolved(one, 0.1, 0.1, 2, "circular"))(planes), each)
+    # The matrix of the steps, which is symmetric.
+    found = torch.func.jacrev(lambda one: split.evolved(one, 0.1, 0.1, 2))(planes[0]).reshape(24, 24)
+    torch.testing.assert_close(found, found.mT)
+    torch.testing.assert_close((found @ planes[0].flatten()).view(3, 2, 2, 2), split.evolved(planes[0], 0.1, 0.1, 2))
+    with pytest.raises(RuntimeError, match=r"^evolved: noise must be 0 within vmap, got 0\.5"):
+        torch.func.vmap(lambda one: split.evolved(one, 0.1, 0.1, noise=0.5, key=field.random_key(1)))(planes)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, strided, tensor
+from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, placed, strided, tensor
 from torch_hrr._folder import Kind, joined, read, write
 from torch_hrr._ranks import Ranks, answered
 from torch_hrr._repr import DescribedModule
@@ -179,7 +179,8 @@ class SplitField(DescribedModule):
         """`evolve` of other planes, which leaves this field as it is and is differentiable in every mode.
 
         Args:
-            planes: ``[..., d, H, W, C]``, as many as this rank has, of the field's other sizes, dtype and device.
+            planes: ``[..., d, H, W, C]``, as many as this rank has, of the field's other sizes, dtype and device; an
+                array is put there.
             decay: As for `evolve`, as are the others.
             diffusion: 0 to the stencil's limit.
             steps: At least 0.
@@ -194,10 +195,13 @@ class SplitField(DescribedModule):
 
         Raises:
             TypeError, ValueError, RuntimeError: As `evolve`; ``planes`` are not as described.
+            RuntimeError: Within vmap ``noise`` is above 0, whose numbering could not follow the batches.
         """
 
         def checked() -> _Call:
-            check_floating("evolved", "planes", tensor("evolved", "planes", planes))
+            nonlocal planes
+            planes = placed("evolved", "planes", planes, self._state.device)
+            check_floating("evolved", "planes", planes)
             own = self.planes
             if planes.shape != own.shape or planes.dtype != own.dtype or planes.device != own.device:
                 wanted = f"{[*own.shape]}, {own.dtype}, on {own.device}"
@@ -530,3 +534,13 @@ class _Evolved(torch.autograd.Function):
         """Of the planes."""
         moved: Tensor = _Evolved.apply(tangent, ctx.split, ctx.call)
         return moved
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int, None, None], planes: Tensor, split: SplitField, call: _Call
+    ) -> tuple[Tensor, int]:
+        """All planes of a batch at once."""
+        if call.noise > 0:
+            raise RuntimeError(f"evolved: noise must be 0 within vmap, got {call.noise:g}")
+        batched: Tensor = _Evolved.apply(planes.movedim(in_dims[0], 0), split, call)
+        return batched, 0
