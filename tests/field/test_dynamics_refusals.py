@@ -43,6 +43,7 @@ def test_numbers_out_of_range_are_refused_and_nothing_changes(changes, error, me
         ((4, 4.0, 4, 1), TypeError, "shape must be an int, got float"),
         (4, TypeError, "shape must be ints"),
         ((4, 4, 2**70, 1), ValueError, r"shape must be below 2\^63"),
+        ((2**20, 2**20, 2**20, 1), ValueError, r"the field must have fewer than 2\^59 elements"),
     ],
     ids=str,
 )

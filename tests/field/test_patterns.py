@@ -204,3 +204,9 @@ def test_a_pool_keeps_its_memory():
 def test_a_pool_names_what_is_wrong(shapes, dtype, error, text):
     with pytest.raises(error, match=f"^TensorPool: {text}"):
         TensorPool(shapes, "cpu", dtype)
+
+
+def test_a_library_that_cannot_be_is_refused():
+    for sizes in ((2**58, 2), (2**57, 1, 4)):
+        with pytest.raises(ValueError, match=r"^PatternLibrary: the patterns must have fewer than 2\^59 elements"):
+            PatternLibrary(*sizes)

@@ -320,3 +320,9 @@ def test_a_copy_shares_nothing():
     assert list(store) == ["a"] and list(copied) == ["a", "b"]
     store.verify()
     copied.verify()
+
+
+def test_a_store_that_cannot_be_is_refused():
+    for sizes in ({"capacity": 2**62}, {"dim": 2**59, "capacity": 0}):
+        with pytest.raises(ValueError, match=r"^VectorStore: the vectors must have fewer than 2\^59 elements"):
+            VectorStore(**sizes)

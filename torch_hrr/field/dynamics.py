@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_hrr._checks import check_known, check_strided, integer, listed, named, number, placed, sizes
+from torch_hrr._checks import check_elements, check_known, check_strided, integer, listed, named, number, placed, sizes
 from torch_hrr._progress import Progress, ticking
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import Described, DescribedModule
@@ -198,6 +198,7 @@ class DynamicField(Saveable, DescribedModule):
         self.shape = sizes(op, "shape", shape, wanted="ints [..., D, H, W, C]")
         if len(self.shape) < 4:
             raise ValueError(f"{op}: shape must be [..., D, H, W, C], got {list(self.shape)}")
+        check_elements(op, "the field", self.shape)
         # Torch's default one may be another.
         dtype = Dtype(_DTYPES)(op, "dtype", torch.get_default_dtype() if dtype is None else dtype)
         device = resolve_parameter_device(device, op=op)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import check_floating, check_strided, placed, resolve_dtype
+from torch_hrr._checks import check_elements, check_floating, check_strided, placed, resolve_dtype
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Device, Dtype, Int, takes
@@ -65,6 +65,7 @@ class PatternLibrary(Saveable, DescribedModule):
         super().__init__()
         op = type(self).__name__
         self.capacity, self.dim, self.pattern_dim = capacity, dim, pattern_dim or dim
+        check_elements(op, "the patterns", (capacity, max(self.dim, self.pattern_dim)))
         place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
         self.register_buffer("contexts", torch.zeros(self.capacity, self.dim, device=place, dtype=kind))
         self.register_buffer("patterns", torch.zeros(self.capacity, self.pattern_dim, device=place, dtype=kind))

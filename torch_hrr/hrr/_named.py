@@ -64,8 +64,9 @@ class NamedVectors(Searchable, SharedVectors, Mapping[str, Tensor]):
 
     def _start(self, dim: int, device: torch.device, dtype: torch.dtype, quantized: bool, capacity: int = 0) -> None:
         self._dim, self._device, self._dtype, self._quantized = dim, device, dtype, quantized
-        self._entries, self._free = {}, list(range(capacity - 1, -1, -1))
+        # First, since torch says how much memory there is not.
         self._rows = self._allocate(capacity, device, dtype)
+        self._entries, self._free = {}, list(range(capacity - 1, -1, -1))
         self._code()
 
     def _summary(self) -> dict[str, Any]:

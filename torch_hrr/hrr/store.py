@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torch_hrr._checks import (
     FLOATING,
+    check_elements,
     check_finite,
     check_names,
     check_vector,
@@ -73,9 +74,10 @@ class VectorStore(NamedVectors):
             quantized: whether searches read codes that are kept with the vectors, and few of these.
 
         Raises:
-            ValueError: ``device`` is meta.
+            ValueError: ``device`` is meta, or there are 2^59 elements or more to make room for.
         """
         dtype = resolve_dtype("VectorStore", dtype)
+        check_elements("VectorStore", "the vectors", (max(capacity, 1), dim))
         self._start(dim, resolve_data_device(device, op="VectorStore"), dtype, quantized, capacity)
         # Of every vector, as it was last written.
         self._sha256: dict[str, str] = {}
