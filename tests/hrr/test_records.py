@@ -357,6 +357,16 @@ def test_what_is_closed_says_so_and_handles_are_of_one_file(memory):
         pickle.dumps(sealed)
 
 
+def test_copies_and_pickles_of_a_file_that_is_gone_make_no_new_one(memory):
+    memory.store("a", {"x": "y"})
+    pickled = pickle.dumps(memory)
+    os.rename(memory.path, f"{memory.path}.moved")
+    for call in (lambda: copy.copy(memory), lambda: copy.deepcopy(memory), lambda: pickle.loads(pickled)):
+        with pytest.raises(FileNotFoundError, match=r"Memory: path of a copy or pickle must name a file that exists"):
+            call()
+    assert not os.path.exists(memory.path)
+
+
 def test_an_item_memory_of_what_has_names(memory):
     memory.store_many({f"n{i}": fact(i) for i in range(5)})
     store, words = hrr.VectorStore(64), hrr.Vocabulary(64)

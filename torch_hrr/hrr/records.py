@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import weakref
@@ -63,7 +64,7 @@ class Memory(Shared, Described, Listed, Mapping[str, dict[str, Any]]):
     it. Readers never wait; of two writers one waits up to ``timeout`` seconds and is then refused by a TimeoutError.
     The file must not be on a network file system, and consists of three while it is open (``-wal`` and ``-shm``). An
     object may be shared by threads, whose calls take turns; forked processes use the file too. Copies and pickles are
-    further handles of the same file; with a key there are no pickles.
+    further handles of the same file, a FileNotFoundError where it is gone; with a key there are no pickles.
 
     Every record has a SHA-256 or, with a key, an HMAC-SHA256 in the file, which is compared whenever it is read;
     `verify` reads everything. Vectors stay in the file: the first `search` reads a quarter of them, codes of 8 bits,
@@ -554,6 +555,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def _opened(kind: type[Memory], path: str, key: bytes | None, timeout: float) -> Any:
+    """A handle of a file that is there: a new one would be of another dimension and seed."""
+    if not os.path.exists(path):
+        raise FileNotFoundError(errno.ENOENT, "Memory: path of a copy or pickle must name a file that exists", path)
     return kind(path, key=key, timeout=timeout)
 
 
