@@ -265,3 +265,31 @@ def test_a_state_that_describes_none_changes_nothing():
         with pytest.raises(RuntimeError, match=f'Missing key.*"{name}._extra_state"'):
             model.load_state_dict(state)
         assert model.get_submodule(name)._content()[1] == before
+
+
+class Scaled(hrr.ItemMemory):
+    """With a parameter, a buffer and parts of its own."""
+
+    def __init__(self, vectors):
+        super().__init__(vectors)
+        self.scale = torch.nn.Parameter(torch.ones(3))
+        self.register_buffer("seen", torch.zeros(2))
+        self.words, self.linear = hrr.Vocabulary(8), torch.nn.Linear(2, 2)
+
+
+def test_a_derived_class_has_parts_of_its_own_in_its_state():
+    source, made = (torch.nn.ModuleDict({"m": Scaled(torch.eye(4) * scale)}) for scale in (2, 3))
+    source["m"].words.populate("A; B")
+    with torch.no_grad():
+        source["m"].scale.fill_(5), source["m"].seen.fill_(6)
+    called = []
+    made["m"].register_load_state_dict_pre_hook(lambda *arguments: called.append(arguments))
+    state = source.state_dict()
+    assert made.load_state_dict(state) == ([], []) and len(called) == 1
+    found = made.state_dict()
+    assert found.keys() == state.keys() and all(torch.equal(found[name], state[name]) for name in state)
+    assert made["m"].scale.requires_grad and made["m"].words.names == ("A", "B")
+    del state["m.scale"]
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "m\.scale"'):
+        made.load_state_dict(state)
+    assert made.load_state_dict(state, strict=False).missing_keys == ["m.scale"]

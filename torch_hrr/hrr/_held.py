@@ -27,7 +27,8 @@ class HeldVectors(Saveable, DescribedModule):
     A state is taken over whole, with as many vectors as it has: D must be the module's, whose device and dtype stay
     unless ``assign=True``; after an error the module is unchanged. Conversions such as ``model.to`` and
     ``model.half`` take the vectors along. They are neither parameters nor buffers, because their number and shapes may
-    change: ``model.buffers()`` does not give them, and no wrapper synchronises them.
+    change: ``model.buffers()`` does not give them, and no wrapper synchronises them. What a derived class has of
+    parameters, buffers and parts is in its state too.
     """
 
     _has_modes: ClassVar[bool] = False
@@ -58,6 +59,7 @@ class HeldVectors(Saveable, DescribedModule):
         return self
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
         tensors, metadata = self._state()
         for name, value in tensors.items():
             destination[prefix + name] = value.detach().contiguous()
@@ -82,7 +84,13 @@ class HeldVectors(Saveable, DescribedModule):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
+        # What it does not know are the vectors, of which below.
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, [], error_msgs)
+        others = self._parameters.keys() | self._buffers.keys()
         given = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
+        for name in [*given]:
+            if name in others or name.partition(".")[0] in self._modules:
+                del given[name]
         if _EXTRA not in given:
             missing_keys.append(prefix + _EXTRA)
             return
