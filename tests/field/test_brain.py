@@ -431,3 +431,22 @@ def test_a_brain_in_eval_mode_stores_no_patterns():
     assert twin.library.stored == 0
     twin.library.store(torch.ones(4), torch.ones(2))
     assert twin.library.stored == 1
+
+
+@pytest.mark.parametrize(
+    ("learner", "changes"),
+    [
+        ("imprint", {"decay": 2.0, "diffusion": 0.5, "noise": -1.0, "boundary": "x", "threshold": None, "gain": "a"}),
+        ("actor-critic", {"decay": None, "diffusion": 0.5, "discount": 2, "exploration": math.nan, "discrete": "no"}),
+    ],
+)
+def test_a_setting_that_is_written_later_is_checked(learner, changes):
+    settings = {"channels": None, "spatial": 4} if learner == "actor-critic" else {}
+    own, other = (brain(learner=learner, **settings) for _ in range(2))
+    for name, value in changes.items():
+        with pytest.raises((TypeError, ValueError), match=f"^FieldBrain: {name} must be "):
+            setattr(own, name, value)
+    assert own.state_dict().keys() == other.state_dict().keys() and repr(own) == repr(other)
+    assert run(own, 3)[-1][0] == run(other, 3)[-1][0]
+    own.decay = np.float64(0.25)
+    assert own.decay == 0.25 and type(own.decay) is float

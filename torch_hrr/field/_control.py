@@ -16,7 +16,7 @@ from torch_hrr._ops import ops as _ops
 from torch_hrr._plain import field_control as plain
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._shared import writable_anywhere
-from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, takes
+from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
 from torch_hrr.field import functional
 from torch_hrr.field.brain import LARGEST, METRICS, FieldBrain, field_sizes, single
 from torch_hrr.field.patterns import check_single, vector
@@ -38,6 +38,13 @@ _SETTINGS = (
 )
 
 
+# Settings that may be written to a brain later.
+_WRITTEN: dict[str, Spec] = {
+    "decay": Real(0, 1), "diffusion": Real(0, 1 / 6), "discount": Real(0, 1), "critic_rate": Real(0, 1),
+    "motor_rate": Real(0, 1), "exploration": Real(0, LARGEST), "discrete": Bool(),
+}  # fmt: skip
+
+
 class _Work(NamedTuple):
     """Memory of a cycle: numbers of the host, the tensor that shares it or its copy on the device, and the result."""
 
@@ -54,6 +61,7 @@ class ControlBrain(FieldBrain):
     """The `FieldBrain` of ``learner="actor-critic"``, whose docstring says what it does."""
 
     learner: ClassVar[str] = "actor-critic"
+    _written: ClassVar[Mapping[str, Spec]] = _WRITTEN
     # Pickles from before the option have none.
     velocities: bool = False
 
@@ -69,13 +77,7 @@ class ControlBrain(FieldBrain):
         sensory_dim=Int(1),
         motor_dim=Int(1),
         learner=Choice(("actor-critic",)),
-        decay=Real(0, 1).or_none(),
-        diffusion=Real(0, 1 / 6),
-        discount=Real(0, 1),
-        critic_rate=Real(0, 1),
-        motor_rate=Real(0, 1),
-        exploration=Real(0, LARGEST),
-        discrete=Bool(),
+        **_WRITTEN | {"decay": _WRITTEN["decay"].or_none()},
         velocities=Bool(),
         seed=Seed().or_none(),
         dtype=Dtype((torch.float32,)),

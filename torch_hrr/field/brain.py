@@ -33,7 +33,7 @@ from torch_hrr._plain import field as plain_field
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
-from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, takes
+from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary, check_single, vector
 from torch_hrr.io import Saveable
@@ -61,6 +61,14 @@ _SETTINGS = (
     *("sensory_dim", "motor_dim", "spatial", "channels", "decay", "diffusion", "noise", "boundary"),
     *("threshold", "gain", "modulate", "patterns"),
 )
+
+
+# Settings that may be written to a brain later.
+_WRITTEN: dict[str, Spec] = {
+    "decay": Real(0, 1), "diffusion": Real(0, 1 / 6), "noise": Real(0, LARGEST),
+    "boundary": Choice(("replicate", "zeros", "circular")), "threshold": Real(0, 1), "gain": Real(0, LARGEST),
+    "modulate": Bool(),
+}  # fmt: skip
 
 
 class StepResult(NamedTuple):
@@ -161,6 +169,8 @@ class FieldBrain(Saveable, DescribedModule):
     tensor, the library, a setting or the mode, makes new ones. Deterministic: the same seed and inputs give the same
     bits on one device. Not thread-safe: a brain is for one robot.
 
+    Settings may be written later, but for sizes, `velocities` and the learner, and are checked then.
+
     Attributes:
         field: ``[D, H, W, C]``, the state.
         prediction: ``[sensory_dim]``, twice as many with velocities.
@@ -180,6 +190,7 @@ class FieldBrain(Saveable, DescribedModule):
     _learners: ClassVar[dict[str, type[FieldBrain]]] = {}
     """Classes of the other learners, which enter themselves: they build on this one."""
     METRICS: ClassVar[tuple[str, ...]] = METRICS
+    _written: ClassVar[Mapping[str, Spec]] = _WRITTEN
 
     prediction: Tensor
     key: Tensor
@@ -203,13 +214,7 @@ class FieldBrain(Saveable, DescribedModule):
         sensory_dim=Int(1),
         motor_dim=Int(1),
         learner=Choice(("imprint", "actor-critic")),
-        decay=Real(0, 1),
-        diffusion=Real(0, 1 / 6),
-        noise=Real(0, LARGEST),
-        boundary=Choice(("replicate", "zeros", "circular")),
-        threshold=Real(0, 1),
-        gain=Real(0, LARGEST),
-        modulate=Bool(),
+        **_WRITTEN,
         patterns=Int(1),
         seed=Seed().or_none(),
         dtype=Dtype((torch.float32, torch.bfloat16)),
@@ -296,6 +301,11 @@ class FieldBrain(Saveable, DescribedModule):
     if not TYPE_CHECKING:
         # What tools are told of a call is what the constructor takes.
         __new__ = functools.wraps(__init__, assigned=(), updated=())(__new__)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As of every module; a setting must be one that the constructor takes, or an error before it is another."""
+        spec = self._written.get(name)
+        super().__setattr__(name, value if spec is None else spec("FieldBrain", name, value))
 
     @property
     def field(self) -> Tensor:
