@@ -433,6 +433,13 @@ def test_a_brain_in_eval_mode_stores_no_patterns():
     assert twin.library.stored == 1
 
 
+@pytest.mark.parametrize("learner", ("imprint", "actor-critic"))
+def test_a_cycle_needs_a_brain_with_numbers(learner):
+    own = field.FieldBrain(4, 2, 4, 9, learner=learner, device="meta")
+    with pytest.raises(ValueError, match=r"^process_robot_cycle: the brain must hold data, got a meta tensor"):
+        own.process_robot_cycle(SENSORY)
+
+
 @pytest.mark.parametrize(
     ("learner", "changes"),
     [

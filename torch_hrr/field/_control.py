@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import check_bool, check_elements, check_floating, integer, number
+from torch_hrr._checks import check_bool, check_data, check_elements, check_floating, integer, number
 from torch_hrr._ops import ops as _ops
 from torch_hrr._plain import field_control as plain
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
@@ -310,6 +310,7 @@ class ControlBrain(FieldBrain):
 
     @writable_anywhere
     def _new_work(self) -> _Work:
+        check_data("process_robot_cycle", "the brain", self.prediction)
         staged = array.array("f", bytes(4 * (self.sensory_dim + 2)))
         host = torch.frombuffer(staged, dtype=torch.float32)
         given = host if self.device.type == "cpu" else host.to(self.device)

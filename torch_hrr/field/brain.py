@@ -713,6 +713,7 @@ class FieldBrain(Saveable, DescribedModule):
     ) -> Tensor:
         """Sensory values and the reward in one vector on the host."""
         op = "process_robot_cycle"
+        check_data(op, "the brain", self.prediction)
         check_bool(op, "terminated", terminated)
         check_bool(op, "truncated", truncated)
         if isinstance(sensory, Tensor):
