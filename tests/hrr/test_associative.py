@@ -332,3 +332,14 @@ def test_an_energy_under_another_default_device():
     with torch.device("meta"):
         found = memory.energy(query)
     assert torch.equal(found, memory.energy(query))
+
+
+def test_a_beta_that_is_written_later_is_checked():
+    memory, query = HopfieldMemory(rows(1, 3, 8)), rows(2, 8)
+    for beta, error in ((-1.0, ValueError), ("2", TypeError)):
+        memory.beta = beta
+        for call in (memory.recall, memory.energy):
+            with pytest.raises(error, match=r"^(recall|energy): beta must be a "):
+                call(query)
+    memory.beta = 3
+    assert torch.equal(memory.recall(query), memory.recall(query, 3.0))

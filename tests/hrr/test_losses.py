@@ -176,3 +176,10 @@ def test_a_zero_head_learns_nothing_yet_and_breaks_nothing():
     loss = module(head(torch.ones(2, 3, dtype=torch.float16)), torch.ones(2, 4))
     loss.backward()
     assert loss.isfinite() and head.weight.grad.isfinite().all() and head.bias.grad.isfinite().all()
+
+
+def test_a_reduction_that_is_written_later_is_checked():
+    loss = HRRMultiLabelLoss(3, 8, generator=seeded())
+    loss.reduction = "avg"
+    with pytest.raises(ValueError, match=r"^HRRMultiLabelLoss: reduction must be mean, sum or none, got avg$"):
+        loss(torch.ones(2, 8), torch.ones(2, 3))

@@ -147,9 +147,9 @@ class HopfieldMemory(HeldVectors):
         dim = self._vectors.shape[1]
         query = check_vectors(op, "query", query, dim, self._vectors.device)
         dtype = compute_dtype(torch.promote_types(query.dtype, self._vectors.dtype))
-        if beta is None:
-            beta = self.beta
-        elif isinstance(beta, Tensor) or getattr(beta, "shape", ()) != ():
+        # The memory's own may have been changed.
+        beta = self.beta if beta is None else beta
+        if isinstance(beta, Tensor) or getattr(beta, "shape", ()) != ():
             beta = check_vectors(op, "beta", beta, device=self._vectors.device, rank=0)
             shape = check_broadcast(op, "query and beta", query.shape[:-1], beta.shape)
             query, beta = query.expand(*shape, dim), beta.to(dtype).unsqueeze(-1)

@@ -106,7 +106,7 @@ class HRRMultiLabelLoss(DescribedModule):
             A scalar, or ``[...]`` without reduction. A row without labels has loss 0.
 
         Raises:
-            ValueError: A shape is not as above.
+            ValueError: A shape is not as above, or `reduction` was changed into another word.
             RuntimeError: A tensor is on another device than the vectors.
             TypeError: ``s`` is of a dtype the operators do not take, or ``targets`` is complex.
         """
@@ -123,7 +123,11 @@ class HRRMultiLabelLoss(DescribedModule):
         losses = (costs * targets.to(costs.dtype)).sum(-1)
         if self.reduction == "none":
             return losses
-        return losses.mean() if self.reduction == "mean" else losses.sum()
+        if self.reduction == "mean":
+            return losses.mean()
+        if self.reduction != "sum":
+            raise ValueError(f"HRRMultiLabelLoss: reduction must be mean, sum or none, got {self.reduction}")
+        return losses.sum()
 
     @torch.jit.export
     def scores(self, s: Tensor) -> Tensor:
