@@ -210,3 +210,14 @@ def test_a_library_that_cannot_be_is_refused():
     for sizes in ((2**58, 2), (2**57, 1, 4)):
         with pytest.raises(ValueError, match=r"^PatternLibrary: the patterns must have fewer than 2\^59 elements"):
             PatternLibrary(*sizes)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
+@pytest.mark.parametrize("scale", (1.0, 1e20, 1e36, 1e-25, 1e-36))
+def test_the_size_of_a_context_does_not_count(scale, dtype):
+    library = PatternLibrary(2, 3, device="cpu", dtype=dtype)
+    context = scale * torch.tensor([0.1, 0.2, 0.3])
+    library.store(context, context)
+    library.store(torch.tensor([-3.0, 1.0, 0.0]), -torch.ones(3))
+    for state in (None, context):
+        assert 0.99 < library.find_best_pattern(context, state)[1] <= 1

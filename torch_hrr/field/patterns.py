@@ -8,7 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_elements, check_floating, check_strided, placed, resolve_dtype
+from torch_hrr._ops import ops as _ops
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Device, Dtype, Int, takes
@@ -28,7 +30,7 @@ class PatternLibrary(Saveable, DescribedModule):
     Values are not checked: NaN or infinity in a context, or in a pattern that is found, makes the result NaN.
 
     Attributes:
-        contexts: ``[capacity, dim]``, of norm 1 or 0.
+        contexts: ``[capacity, dim]``, of norm 1 or 0, whatever the norm of what was stored.
         patterns: ``[capacity, pattern_dim]``.
         stored: ``[1]`` int64, how many were ever stored; number i is in row ``i % capacity``.
 
@@ -129,15 +131,14 @@ class PatternLibrary(Saveable, DescribedModule):
             field_state = vector(op, "field_state", field_state, self.pattern_dim, self.stored.device)
         scores = torch.mv(self.contexts, _unit(context.to(self.contexts.dtype)))
         if field_state is not None:
-            lengths = torch.linalg.vector_norm(self.patterns, dim=1)
-            products = torch.mv(self.patterns, _unit(field_state.to(self.patterns.dtype)))
-            scores = (scores + products / torch.where(lengths > 0, lengths, 1.0)) / 2
+            scores = (scores + torch.mv(_unit(self.patterns), _unit(field_state.to(self.patterns.dtype)))) / 2
         known = torch.arange(self.capacity, device=self.stored.device) < self.stored
         best, rows = scores.masked_fill(~known, -torch.inf).topk(min(_BLENDED, self.capacity))
         any_known = self.stored > 0
         weights = torch.where(any_known, best * _SHARPNESS, 0.0).softmax(0)
         blend = torch.mv(self.patterns.index_select(0, rows).T, weights)
-        return torch.where(any_known, blend, 0.0), torch.where(any_known[0], best[0], 0.0)
+        # Rounding took it beyond 1.
+        return torch.where(any_known, blend, 0.0), torch.where(any_known[0], best[0].clamp(-1, 1), 0.0)
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -184,7 +185,9 @@ def _check_device(op: str, argument: str, value: Tensor, device: torch.device) -
         raise ValueError(f"{op}: {argument} must be on {device}, got {value.device}")
 
 
-def _unit(vector: Tensor) -> Tensor:
-    """Of norm 1, or zeros."""
-    length = torch.linalg.vector_norm(vector)
-    return vector / torch.where(length > 0, length, 1.0)
+def _unit(vectors: Tensor) -> Tensor:
+    """Of norm 1, or zeros; norms neither overflow nor underflow."""
+    tiny = torch.finfo(torch.promote_types(vectors.dtype, torch.float32)).tiny
+    with full_precision(vectors.device):
+        unit: Tensor = _ops.superpose.default(vectors.unsqueeze(-2), None, True, tiny)
+        return unit
