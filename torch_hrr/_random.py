@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -40,6 +41,12 @@ def seeded_generator(seed: int, device: torch.device = _CPU) -> torch.Generator:
         more = torch.Generator(_CPU).manual_seed(high).get_state()[_WORDS].view(torch.int64)
         state[_WORDS].view(torch.int64).bitwise_xor_(more.roll(1))
         return generator.set_state(state)
+
+
+def outside_transforms() -> contextlib.AbstractContextManager[Any]:
+    """A block that torch.func's transforms do not see: what a seed decides is the same in each of a batch."""
+    block: contextlib.AbstractContextManager[Any] = torch._C._DisableFuncTorch()
+    return block
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_hrr.hrr import Resonator, Vocabulary, encoders
+from torch_hrr.hrr import Resonator, SparseDistributedMemory, Vocabulary, encoders
 from torch_hrr.hrr import functional as hrr
 from torch_hrr.hrr.memory import ItemMemory
 from torch_hrr.hrr.structures import Automaton, Graph, HashTable, Multiset, Record, Sequence, Stack, Tree
@@ -519,3 +519,43 @@ def test_containers_hold_plain_tensors():
     record.set("a", plain[0])
     record.vector.sum().backward()
     assert leaf.grad is not None
+
+
+def test_queries_are_one_graph_and_batched_by_vmap():
+    rows = torch.randn(6, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plain, automaton, table = (
+        make(16, device="cpu", dtype=torch.float64) for make in (Graph, Automaton, HashTable)
+    )
+    plain.add(rows[:2], rows[2:4]), automaton.add(rows[0], rows[1], rows[2]), table.add(rows[0], rows[1])
+    states = ItemMemory(rows)
+    calls = (
+        plain.neighbours,
+        plain.sources,
+        table.get,
+        lambda x: automaton.transition(x, x),
+        lambda x: automaton.run(x, torch.stack([x, x], -2), states).indices,
+    )
+    for call in calls:
+        expected = call(rows[:3])
+        assert torch.equal(torch.func.vmap(call)(rows[:3]), expected)
+        torch._dynamo.reset()
+        assert torch.equal(torch.compile(call, backend="eager", fullgraph=True)(rows[:3]), expected)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("transform", (torch.func.vmap, lambda call: torch.func.vmap(torch.func.grad(call))))
+def test_a_transform_may_be_the_first_to_ask_for_what_a_seed_draws(transform):
+    x = torch.randn(16, generator=torch.Generator().manual_seed(0))
+    memory, tree = SparseDistributedMemory(16, 20, 3, device="cpu"), Tree(16, device="cpu")
+
+    def added(y):
+        copied = copy.copy(tree)
+        copied.add("lr", y)
+        return copied["l"].sum()
+
+    assert transform(lambda y: memory.read(y).sum())(x.unsqueeze(0)).sum() == 0
+    assert transform(added)(x.unsqueeze(0)).isfinite().all()
+    memory.write(x), tree.add("lr", x)
+    torch.testing.assert_close(memory.read(x), x)
+    assert torch.equal(copy.deepcopy(memory).read(x), memory.read(x))
+    assert torch.equal(copy.deepcopy(tree).get("lr"), tree.get("lr"))

@@ -22,13 +22,14 @@ from torch_hrr._checks import (
     check_elements,
     check_floating,
     check_vectors,
+    may_be_kept,
     positive,
     resolve_dtype,
     shown,
     tensor,
 )
 from torch_hrr._ops import ops as _ops
-from torch_hrr._random import seeded_generator
+from torch_hrr._random import outside_transforms, seeded_generator
 from torch_hrr._repr import place_of
 from torch_hrr._shared import locked, writable_anywhere
 from torch_hrr._spec import Device, Dtype, Int, Real, takes
@@ -349,9 +350,11 @@ class SparseDistributedMemory(SharedVectors):
     def _locations(self) -> Tensor:
         held = self._located
         if held is None or held.device != self.device or held.dtype != self.dtype:
-            generator = seeded_generator(self.seed + _LOCATIONS)
-            drawn = functional.random(len(self), self.dim, generator, False, self.device, self.dtype, normalized=True)
-            held = self._located = drawn
+            generator, count = seeded_generator(self.seed + _LOCATIONS), len(self)
+            with outside_transforms():
+                held = functional.random(count, self.dim, generator, False, self.device, self.dtype, normalized=True)
+            if may_be_kept(held):
+                self._located = held
         return held
 
     def _summary(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_hrr._checks import (
@@ -30,12 +31,13 @@ from torch_hrr._checks import (
     check_vectors,
     integer,
     listed,
+    may_be_kept,
     resolve_dtype,
     shown,
     sizes,
     word,
 )
-from torch_hrr._random import seeded_generator
+from torch_hrr._random import outside_transforms, seeded_generator
 from torch_hrr._repr import place_of
 from torch_hrr._shared import locked, writable_anywhere
 from torch_hrr._spec import Bool, Device, Dtype, Int, Real, takes
@@ -280,7 +282,9 @@ class _Structure(SharedVectors):
         return {"dim": vector.shape[-1], **own, **place_of(vector.device, vector.dtype)}
 
     def _check(self, op: str, rank: int = 1, **given: Any) -> list[Tensor]:
-        if self._vector.is_inference() and not torch.is_inference_mode_enabled():
+        # A graph cannot ask, and traces a tensor of its own.
+        is_asked = not torch.compiler.is_compiling()
+        if is_asked and self._vector.is_inference() and not torch.is_inference_mode_enabled():
             # No gradient could be taken with what was made in inference mode.
             self._vector = self._vector.clone()
         vectors = [
@@ -313,7 +317,12 @@ class _Structure(SharedVectors):
 
 def _recalled(memory: ItemMemory, noisy: Tensor) -> Tensor:
     """The items of a memory that are nearest to noisy ones."""
-    return memory._vectors[memory.cleanup(noisy)[1].squeeze(-1)]
+    return _chosen(memory._vectors, memory.cleanup(noisy).indices)
+
+
+def _chosen(vectors: Tensor, indices: Tensor) -> Tensor:
+    """The vectors of indices ``[..., 1]``; a single one is not read back, which square brackets do."""
+    return F.embedding(indices.squeeze(-1), vectors)
 
 
 class _Counted(_Structure):
@@ -737,7 +746,10 @@ class Tree(_Structure):
         held, vector = self._sides, self._vector
         if held is None or held.dtype != vector.dtype or held.device != vector.device:
             generator = seeded_generator(self.seed + _SIDES)
-            held = self._sides = functional.random(2, self.dim, generator, True, vector.device, vector.dtype)
+            with outside_transforms():
+                held = functional.random(2, self.dim, generator, True, vector.device, vector.dtype)
+            if may_be_kept(held):
+                self._sides = held
         return held[int(turn == "r")]
 
 
@@ -806,7 +818,7 @@ class Automaton(_Structure):
             found = memory.cleanup(self._next(table, state, symbol))
             values.append(found.values)
             indices.append(found.indices)
-            state = states[found.indices.squeeze(-1)]
+            state = _chosen(states, found.indices)
         return Cleanup(torch.cat(values, -1), torch.cat(indices, -1), memory._names)
 
     def _next(self, table: Tensor, state: Tensor, symbol: Tensor) -> Tensor:
