@@ -69,3 +69,15 @@ def test_evolved_planes_may_be_an_array_and_are_batched_by_vmap():
     torch.testing.assert_close((found @ planes[0].flatten()).view(3, 2, 2, 2), split.evolved(planes[0], 0.1, 0.1, 2))
     with pytest.raises(RuntimeError, match=r"^evolved: noise must be 0 within vmap, got 0\.5"):
         torch.func.vmap(lambda one: split.evolved(one, 0.1, 0.1, noise=0.5, key=field.random_key(1)))(planes)
+
+
+def test_metadata_that_no_file_holds_are_refused_before_anything_is_written(tmp_path):
+    split = field.SplitField(torch.rand(3, 2, 2, 2))
+    split.save(tmp_path / "field", {"steps": 3})
+    before = sorted(path.name for path in (tmp_path / "field").iterdir())
+    for metadata, text in ((5, "metadata must be a mapping"), ([], "metadata must be a mapping"),
+                           ({"a": object()}, r"metadata\['a'\] must be None, bool")):  # fmt: skip
+        with pytest.raises(TypeError, match=f"^save: {text}"):
+            split.save(tmp_path / "field", metadata)
+    assert sorted(path.name for path in (tmp_path / "field").iterdir()) == before
+    assert field.SplitField.load(tmp_path / "field")[1] == {"steps": 3}

@@ -16,6 +16,7 @@ from torch_hrr._ranks import Ranks, answered
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
+from torch_hrr.io._contents import checked_content
 from torch_hrr.runtime.device import resolve_device
 
 _ops = torch.ops.torch_hrr
@@ -256,8 +257,16 @@ class SplitField(DescribedModule):
             TypeError, ValueError, OSError: As `torch_hrr.io.save`.
             RuntimeError: Another rank could not write; the folder holds what it did before.
         """
+        kept: Any = {} if metadata is None else metadata
+
+        def check() -> None:
+            if self._ranks.rank == 0:
+                checked_content("save", {}, kept)
+
+        # Before anything is written.
+        self._ranks.together("save", check, self._state.device)
         planes = {"planes": self.planes}
-        write(_FOLDER, self._ranks, path, self._counts, planes, {}, lambda: metadata or {}, self._state.device)
+        write(_FOLDER, self._ranks, path, self._counts, planes, {}, lambda: kept, self._state.device)
 
     @classmethod
     def load(
