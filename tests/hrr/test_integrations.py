@@ -351,6 +351,8 @@ def test_wrong_blobs_are_named():
         bridges.phases.atom(3)
     with pytest.raises(ValueError, match=r"^atom: dim must be at least 1, got 0$"):
         bridges.phases.atom("a", 0)
+    with torch.device("meta"):
+        assert bridges.phases.atom("a", 4).is_cpu and bridges.phases.vectors(bytes(16)).is_cpu
 
 
 def test_no_bridge_is_imported_before_it_is_used():

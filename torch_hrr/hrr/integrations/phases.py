@@ -72,4 +72,4 @@ def atom(name: str, dim: int = 1024) -> Tensor:
     blocks = (hashlib.sha256(f"{name}:{at}".encode()).digest() for at in range(math.ceil(dim / 16)))
     data = b"".join(blocks)
     turns = [int.from_bytes(data[at : at + 2], "little") for at in range(0, 2 * dim, 2)]
-    return functional.from_phases(torch.tensor(turns, dtype=torch.float64) * (2 * math.pi / 65536))
+    return functional.from_phases(torch.tensor(turns, dtype=torch.float64, device="cpu") * (2 * math.pi / 65536))
