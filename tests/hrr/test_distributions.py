@@ -229,3 +229,9 @@ def test_values_out_of_range_are_refused_where_torch_validates():
         with pytest.raises(ValueError, match="to be within the support"):
             q.expand((2,)).log_prob(value)
         assert UnitaryUniform(8, device="cpu", validate_args=False).log_prob(value).shape == ()
+
+
+def test_a_batch_may_be_empty():
+    for made in (hrr.UnitaryUniform(7, batch=(2, 0)), hrr.UnitaryCauchy(torch.zeros(2, 0, 3), 0.5, 7)):
+        assert made.sample((4,)).shape == (4, 2, 0, 7) and made.log_prob(made.sample()).shape == (2, 0)
+        assert made.entropy().shape == torch.distributions.kl_divergence(made, made).shape == (2, 0)

@@ -109,6 +109,9 @@ class UnitaryCauchy(Described, Distribution):
         self.dim = 2 * free + 2 if dim is None else dim
         if _free(self.dim) != free:
             raise ValueError(f"{name}: dim must be {2 * free + 1} or {2 * free + 2} for {free} phases, got {dim}")
+        if 0 in self.loc.shape[:-1]:
+            # Torch's own constraints take no empty batch, in which nothing can be wrong.
+            validate_args = False
         super().__init__(self.loc.shape[:-1], torch.Size((self.dim,)), validate_args=validate_args)
 
     @property
