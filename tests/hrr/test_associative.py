@@ -343,3 +343,9 @@ def test_a_beta_that_is_written_later_is_checked():
                 call(query)
     memory.beta = 3
     assert torch.equal(memory.recall(query), memory.recall(query, 3.0))
+
+
+def test_no_address_reads_and_writes_nothing():
+    memory = SparseDistributedMemory(8, 20, 3, value_dim=5, device="cpu")
+    memory.write(torch.zeros(0, 8), torch.zeros(0, 5))
+    assert memory.read(torch.zeros(2, 0, 8)).shape == (2, 0, 5) and memory.writes(torch.zeros(0, 8)).shape == (0,)

@@ -335,7 +335,7 @@ class SparseDistributedMemory(SharedVectors):
     def _total(self, address: Tensor) -> Tensor:
         places = self._active(address)
         total = F.embedding_bag(places.reshape(-1, self.active), self._counters, mode="sum")
-        return total.view(*address.shape[:-1], -1)
+        return total.view(*address.shape[:-1], self.value_dim + 1)
 
     @torch.no_grad()
     def _active(self, address: Tensor) -> Tensor:
