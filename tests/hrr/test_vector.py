@@ -89,7 +89,9 @@ def test_conversions_and_copies_are_vectors():
     again = [copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), torch.load(file), made.to("cpu")]
     for each in (*again, made.clone(), made.detach(), torch.nn.Parameter(made)):
         assert type(each) is Vector and torch.equal(each, Y)
-    assert type(made.float()) is Vector and made.float().dtype == torch.float32
+    for each in (made.float(), made.type(torch.float32), made.type_as(Y.float())):
+        assert type(each) is Vector and each.dtype == torch.float32
+    assert made.type() == Y.type() and type(made.type(torch.int64)) is torch.Tensor
     for each in (torch.stack([made, made]), made[:3], made.sum(), made == made):
         assert type(each) is torch.Tensor
     held = copy.deepcopy([made.requires_grad_(), made])

@@ -84,8 +84,10 @@ class Vector(GivesPlain, Tensor):
             result = _OWN.get(func, func)(*args, **kwargs or {})
             # No operator has an alpha: optimizers add a decayed weight to a gradient so, and then multiply elements.
             vector = func in _GIVE_VECTORS and "alpha" not in (kwargs or ())
-            # What is one already stays itself: a view of a leaf is no leaf. A complex multiple is none.
-            if vector and not isinstance(result, Vector) and result.is_floating_point():
+            # What is one already stays itself: a view of a leaf is no leaf. A complex multiple is none, nor the name
+            # of a type.
+            vector = vector and isinstance(result, Tensor) and not isinstance(result, Vector)
+            if vector and result.is_floating_point():
                 return result.as_subclass(Vector)
             return result
 
@@ -133,7 +135,8 @@ _OWN: dict[Any, Callable[..., Tensor]] = {
 _GIVE_VECTORS = {
     Tensor.mul, Tensor.pow, Tensor.__pow__, Tensor.__invert__, Tensor.__deepcopy__, Tensor.add, Tensor.sub,
     Tensor.__rsub__, Tensor.neg, Tensor.div, Tensor.clone, Tensor.detach, Tensor.to, Tensor.cpu, Tensor.cuda,
-    Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16, Tensor.contiguous, torch.empty_like,
+    Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16, Tensor.type, Tensor.type_as, Tensor.contiguous,
+    torch.empty_like,
 }  # fmt: skip
 
 torch.serialization.add_safe_globals([Vector])
