@@ -125,6 +125,9 @@ def check_derivatives(rank, ranks, group=None):
         assert same(split, *(torch.autograd.grad(x.square().sum(), y)[0] for x, y in ((found, part), (exact, drawn))))
         tangent = torch.func.jvp(lambda x, own=split, given=arguments: own.evolved(x, *given), (held,), (held,))[1]
         assert same(split, tangent, torch.func.jvp(lambda x, g=arguments: field.evolve(x, *g), (whole,), (whole,))[1])
+        batched = torch.func.vmap(lambda x, own=split, given=arguments[:5]: own.evolved(x, *given))
+        for several, one in zip(batched(torch.stack([held, 2 * held])), (whole, 2 * whole), strict=True):
+            assert same(split, several, field.evolve(one, *arguments[:5]))
 
 
 def check_refusals(rank, ranks, group=None):
