@@ -523,9 +523,7 @@ def test_containers_hold_plain_tensors():
 
 def test_queries_are_one_graph_and_batched_by_vmap():
     rows = torch.randn(6, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    plain, automaton, table = (
-        make(16, device="cpu", dtype=torch.float64) for make in (Graph, Automaton, HashTable)
-    )
+    plain, automaton, table = (make(16, device="cpu", dtype=torch.float64) for make in (Graph, Automaton, HashTable))
     plain.add(rows[:2], rows[2:4]), automaton.add(rows[0], rows[1], rows[2]), table.add(rows[0], rows[1])
     states = ItemMemory(rows)
     calls = (
