@@ -349,3 +349,13 @@ def test_no_address_reads_and_writes_nothing():
     memory = SparseDistributedMemory(8, 20, 3, value_dim=5, device="cpu")
     memory.write(torch.zeros(0, 8), torch.zeros(0, 5))
     assert memory.read(torch.zeros(2, 0, 8)).shape == (2, 0, 5) and memory.writes(torch.zeros(0, 8)).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+def test_a_conversion_to_a_half_type_forgets_no_write(dtype):
+    memory, x = SparseDistributedMemory(8, 20, 3, device="cpu", dtype=torch.float32), torch.linspace(-1, 1, 8)
+    memory.write(x.expand(70001, 8))
+    expected = memory.read(x)
+    memory.to(dtype)
+    assert memory.dtype == torch.float32 and int(memory.writes(x)) == 3 * 70001
+    assert torch.equal(memory.read(x), expected)

@@ -370,7 +370,9 @@ class SparseDistributedMemory(SharedVectors):
     def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
         counters = fn(self._counters)
         check_floating("to", "locations", counters)
-        self._counters = counters.to(compute_dtype(counters.dtype))
+        kind = compute_dtype(counters.dtype)
+        # Half types cannot count: of one nothing but where to be is taken.
+        self._counters = counters if counters.dtype == kind else self._counters.to(counters.device, kind)
 
     @locked
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
