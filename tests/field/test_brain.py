@@ -433,6 +433,16 @@ def test_a_brain_in_eval_mode_stores_no_patterns():
     assert twin.library.stored == 1
 
 
+def test_a_library_that_is_written_later_is_checked():
+    own = brain()
+    with pytest.raises(ValueError, match=r"^FieldBrain: library must have dim, pattern_dim = \(4, 2\), got \(3, 2\)"):
+        own.library = field.PatternLibrary(5, 3, 2)
+    with pytest.raises(TypeError, match=r"^FieldBrain: library must be a PatternLibrary, got NoneType"):
+        own.library = None
+    own.library = field.PatternLibrary(5, 4, 2)
+    assert run(own, 2) and own.library.capacity == 5
+
+
 @pytest.mark.parametrize("learner", ("imprint", "actor-critic"))
 def test_a_cycle_needs_a_brain_with_numbers(learner):
     own = field.FieldBrain(4, 2, 4, 9, learner=learner, device="meta")

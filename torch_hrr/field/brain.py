@@ -33,7 +33,7 @@ from torch_hrr._plain import field as plain_field
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._shared import writable_anywhere
-from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
+from torch_hrr._spec import Bool, Choice, Device, Dtype, Instance, Int, Real, Seed, Spec, takes
 from torch_hrr.field import functional
 from torch_hrr.field.patterns import PatternLibrary, check_single, vector
 from torch_hrr.io import Saveable
@@ -304,8 +304,14 @@ class FieldBrain(Saveable, DescribedModule):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """As of every module; a setting must be one that the constructor takes, or an error before it is another."""
-        spec = self._written.get(name)
-        super().__setattr__(name, value if spec is None else spec("FieldBrain", name, value))
+        if (spec := self._written.get(name)) is not None:
+            value = spec("FieldBrain", name, value)
+        elif name == "library" and self.learner == "imprint":
+            given = Instance(PatternLibrary)("FieldBrain", "library", value)
+            sizes, wanted = (given.dim, given.pattern_dim), (self.sensory_dim, self.motor_dim)
+            if sizes != wanted:
+                raise ValueError(f"FieldBrain: library must have dim, pattern_dim = {wanted}, got {sizes}")
+        super().__setattr__(name, value)
 
     @property
     def field(self) -> Tensor:
