@@ -183,3 +183,17 @@ def test_a_reduction_that_is_written_later_is_checked():
     loss.reduction = "avg"
     with pytest.raises(ValueError, match=r"^HRRMultiLabelLoss: reduction must be mean, sum or none, got avg$"):
         loss(torch.ones(2, 8), torch.ones(2, 3))
+
+
+def test_vectors_are_drawn_again_after_to_empty():
+    loss, made = (
+        HRRMultiLabelLoss(3, 8, seed=4, dtype=DOUBLE),
+        HRRMultiLabelLoss(3, 8, seed=4, dtype=DOUBLE, device="meta"),
+    )
+    made.to_empty(device="cpu").reset_parameters()
+    assert all(torch.equal(own, drawn) for own, drawn in zip(made.buffers(), loss.buffers(), strict=True))
+    other = HRRMultiLabelLoss(3, 8, generator=seeded(), dtype=DOUBLE)
+    made.reset_parameters(seeded())
+    assert torch.equal(made.labels, other.labels) and torch.equal(made.missing, other.missing)
+    with pytest.raises(ValueError, match=r"^reset_parameters: generator must be given where one drew the vectors"):
+        other.reset_parameters()

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch._jit_internal import is_scripting
 
 from torch_hrr._autocast import full_precision
+from torch_hrr._checks import check_generator
 from torch_hrr._random import seeded_generator
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Choice, Int, Real, Seed, takes
@@ -86,14 +87,29 @@ class HRRMultiLabelLoss(DescribedModule):
         self.dim = dim
         self.missing_weight = missing_weight
         self.reduction = reduction
-        vectors = empty_matrix("HRRMultiLabelLoss", (num_labels + 2, dim), device, dtype)
         self.seed = seed if generator is None else None
-        chosen = seeded_generator(seed) if generator is None else generator
-        draw_rows("HRRMultiLabelLoss", vectors, chosen, unitary=True)
-        # Copies, so that the three do not share one storage, which safetensors would refuse to save.
-        self.register_buffer("labels", vectors[2:].clone())
-        self.register_buffer("present", vectors[0].clone())
-        self.register_buffer("missing", vectors[1].clone())
+        # Not parts of one, since safetensors would refuse to save three that share a storage.
+        self.register_buffer("labels", empty_matrix("HRRMultiLabelLoss", (num_labels, dim), device, dtype))
+        self.register_buffer("present", torch.empty_like(self.labels[0]))
+        self.register_buffer("missing", torch.empty_like(self.labels[0]))
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draws the vectors of the seed again, as after ``to_empty``; of a generator those that it draws now.
+
+        Raises:
+            TypeError, ValueError: ``generator`` is none of the CPU, or not given where there is no seed.
+        """
+        check_generator("reset_parameters", generator)
+        if generator is None:
+            if self.seed is None:
+                raise ValueError("reset_parameters: generator must be given where one drew the vectors, got None")
+            generator = seeded_generator(self.seed)
+        vectors = self.labels.new_empty(self.num_labels + 2, self.dim)
+        draw_rows("reset_parameters", vectors, generator, unitary=True)
+        for own, drawn in ((self.present, vectors[0]), (self.missing, vectors[1]), (self.labels, vectors[2:])):
+            own.copy_(drawn)
 
     def forward(self, s: Tensor, targets: Tensor) -> Tensor:
         """The loss.
