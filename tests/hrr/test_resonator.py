@@ -275,3 +275,17 @@ def test_codebooks_that_do_not_fit(books, error, text):
 def test_arguments_that_do_not_fit(x, error, text):
     with pytest.raises(error, match=f"^factorize: {text}$"):
         Resonator([BOOK, BOOK]).factorize(x)
+
+
+def test_vmap_batches_a_search_that_checks_nothing():
+    generator = torch.Generator().manual_seed(0)
+    books = [hrr.random(count, 64, generator, unitary=True, device="cpu") for count in (8, 9)]
+    resonator = Resonator(books, seed=1)
+    x = hrr.bind(books[0][:3], -books[1][4:7]) + 0.15 * torch.randn(3, 64, generator=generator)
+
+    def found(rows):
+        made = resonator.factorize(rows, 40, check_every=None)
+        return made.indices, made.signs
+
+    assert all(map(torch.equal, torch.func.vmap(found)(x), found(x)))
+    assert found(x)[0].tolist() == [[0, 4], [1, 5], [2, 6]] and found(x)[1].tolist() == [[-1, 1]] * 3

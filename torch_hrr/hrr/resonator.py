@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_floating, check_vectors, listed, tensor
-from torch_hrr._random import seeded_generator
+from torch_hrr._random import outside_transforms, seeded_generator
 from torch_hrr._repr import Described, place_of
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Int, Seed, takes
@@ -200,8 +200,8 @@ class Resonator(HeldVectors):
             converged = converged | solved
             if check_every is not None and iteration % check_every == 0 and bool(converged.all()):
                 break
-        signs = torch.ones(count, factors, dtype=x.dtype, device=x.device)
-        signs[:, 0] = torch.where(cosines < 0, -1.0, 1.0)
+        ones = torch.ones_like(cosines).unsqueeze(-1)
+        signs = torch.cat([torch.where(cosines.unsqueeze(-1) < 0, -ones, ones), ones.expand(-1, factors - 1)], -1)
         return Factorization(indices, signs, iterations, converged, cosines.abs())
 
     def _starts(self, attempts: int) -> Iterator[tuple[Tensor, ...]]:
@@ -209,11 +209,12 @@ class Resonator(HeldVectors):
         generator = seeded_generator(self.seed)
         for first in range(0, attempts, _STARTS):
             count = min(_STARTS, attempts - first)
-            weights = [torch.ones(count, len(book), dtype=torch.float64, device="cpu") for book in self.codebooks]
-            # Attempt by attempt, so that to allow for more of them does not change the earlier.
-            for attempt in range(0 if first else 1, count):
-                for weight in weights:
-                    weight[attempt].normal_(generator=generator)
+            with outside_transforms():
+                weights = [torch.ones(count, len(book), dtype=torch.float64, device="cpu") for book in self.codebooks]
+                # Attempt by attempt, so that to allow for more of them does not change the earlier.
+                for attempt in range(0 if first else 1, count):
+                    for weight in weights:
+                        weight[attempt].normal_(generator=generator)
             starts = [
                 functional.unitary(functional.superpose(book, weight.to(book), normalize=False))
                 for book, weight in zip(self.codebooks, weights, strict=True)
