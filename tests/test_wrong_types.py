@@ -254,6 +254,7 @@ GOOD = {
         "reset_parameters": (),
     },
     Methods(lambda: hrr.HRRMultiLabelLoss(3, 8), hrr.HRRMultiLabelLoss): {
+        "reset_parameters": (),
         "encode": (LABELS,),
         "forward": (A, LABELS),
         "scores": (A,),
