@@ -119,6 +119,32 @@ def test_a_bias_is_learned(features):
     )
 
 
+class BiasOf(torch.nn.Module):
+    """The bias of as many queries and keys as two tensors have rows."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.bias = RelativePositionBias(3, heads=2, features=features, base=50.0)
+        torch.nn.init.normal_(self.bias.weight)
+
+    def forward(self, q, k):
+        return self.bias(q.shape[0], k.shape[0], k.shape[0] - q.shape[0])
+
+
+@pytest.mark.parametrize("strict", (False, True))
+@pytest.mark.parametrize("features", (0, 6))
+def test_a_bias_is_exported_for_any_lengths(features, strict):
+    module, (q, k) = BiasOf(features), (torch.export.Dim("queries"), torch.export.Dim("keys"))
+    example = (torch.ones(4, 1), torch.ones(6, 1))
+    loaded = torch.export.export(module, example, dynamic_shapes=({0: q}, {0: k}), strict=strict).module()
+    for lengths in ((4, 6), (2, 9), (7, 7)):
+        inputs = [torch.ones(length, 1) for length in lengths]
+        assert torch.equal(loaded(*inputs), module(*inputs))
+    (theirs,) = torch.autograd.grad(loaded(*inputs).square().sum(), module.bias.weight)
+    (ours,) = torch.autograd.grad(module(*inputs).square().sum(), module.bias.weight)
+    torch.testing.assert_close(theirs, ours)
+
+
 def test_attention_weights_are_the_formula():
     q, k, bias = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 5, 8), torch.randn(3, 4, 5)
     mask = torch.rand(2, 1, 4, 5) < 0.7

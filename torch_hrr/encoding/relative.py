@@ -114,6 +114,11 @@ class RelativePositionBias(DescribedModule):
             each = self.weight.index_select(1, distances.clamp(-self.window, self.window) + self.window)
         if queries == 0 or keys == 0:
             return self.weight.new_zeros((self.heads, queries, keys))
+        if not is_scripting() and torch.compiler.is_compiling():
+            # unfold would fix the lengths of a graph to those of its example.
+            rows = torch.arange(queries, device=each.device).unsqueeze(1)
+            columns = torch.arange(keys, device=each.device)
+            return each.index_select(1, (rows + (keys - 1) - columns).flatten()).view(self.heads, queries, keys)
         return each.unfold(1, keys, 1).flip(2)
 
     def _summary(self) -> dict[str, Any]:
