@@ -161,6 +161,18 @@ def test_a_record_is_that_of_vectors_and_roles_edited_or_replaced_since():
             torch.testing.assert_close(each(ROWS), expected)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_copy_of_an_edited_encoder_is_exported_and_traced_as_it_is():
+    encoder = hrr.LevelEncoder(5, 16, features=4, seed=0)
+    encoder.weight.neg_()
+    each = copy.deepcopy(encoder)
+    exported = torch.export.export(each, (ROWS,)).module()
+    torch.testing.assert_close(exported(ROWS), encoder(ROWS))
+    # A trace is made twice and compared.
+    for each in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+        assert torch.equal(torch.jit.trace(each, (ROWS,))(ROWS), encoder(ROWS))
+
+
 def test_values_take_the_nearest_level_and_the_ends_beyond():
     encoder = hrr.LevelEncoder(5, 32, -1, 1, seed=0)
     x = [-9, -1, -0.76, -0.74, -0.25, 0.25, 0.26, 1, 3, math.inf, -math.inf]

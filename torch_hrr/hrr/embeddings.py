@@ -158,6 +158,11 @@ class _Table(Encoder):
         super()._load_from_state_dict(*args, **kwargs)
         self._bind()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy binds its own parts, so that it can be traced, compiled or exported at once."""
+        super().__setstate__(state)
+        self._bind()
+
     def forward(self, x: Tensor) -> Tensor:
         """The codes.
 
