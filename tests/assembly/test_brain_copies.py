@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import copy
+import multiprocessing
 import pickle
 
 import pytest
@@ -35,6 +36,17 @@ def test_a_copy_of_a_watched_brain_is_not_watched(copied):
     assert monitor.rounds == 2
     other.project(*ONTO_A, rounds=2)
     assert other.winners("A").equal(brain.winners("A"))
+
+
+@pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods())))
+def test_a_brain_goes_to_a_process_that_is_started(method):
+    """torch gives tensors by file descriptors, which have to be open until the process has them."""
+    brain = brain_of()
+    before = brain.winners("A").clone()
+    process = multiprocessing.get_context(method).Process(target=Brain.project, args=(brain, *ONTO_A, 3))
+    process.start()
+    process.join(100)
+    assert process.exitcode == 0 and brain.winners("A").equal(before)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -211,7 +212,12 @@ class NetworkModule(CopiedWhole, Saveable, DescribedModule):
         with self._lock:
             reduced: Any = super().__reduce_ex__(protocol)
             function, arguments, state, *rest = reduced
-            return function, arguments, copy.deepcopy(state), *rest
+            copied = copy.deepcopy(state)
+        # A process that is being started gets tensors by file descriptors, which must stay open until it has them.
+        process = multiprocessing.context.get_spawning_popen()
+        if process is not None:
+            process.__dict__.setdefault("_torch_hrr_copies", []).append(copied)
+        return function, arguments, copied, *rest
 
     def __getstate__(self) -> dict[str, Any]:
         # Hooks stay with the brain they were given to; what is copied together with a brain adds its own.
