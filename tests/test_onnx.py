@@ -124,13 +124,28 @@ def test_a_program_of_all_operators_runs_in_onnxruntime():
     assert max(errors.values()) < 2e-6, errors
 
 
+def test_a_decomposed_search_takes_any_number_of_queries_and_rows():
+    class Program(torch.nn.Module):
+        def forward(self, query, rows):
+            return torch.ops.torch_hrr.quantized_cleanup(query, rows, *torch.ops.torch_hrr.quantize_rows(rows), None, 3)
+
+    shapes = ({0: torch.export.Dim("queries")}, {0: torch.export.Dim("rows", min=3)})
+    program = torch.export.export(Program(), (torch.randn(4, 512), torch.randn(20, 512)), dynamic_shapes=shapes)
+    decomposed = program.run_decompositions(torch_hrr.io.onnx_decompositions()).module()
+    # Outside of a graph such a search is cut into blocks.
+    for queries, rows in ((4, 20), (3, 300), (600, 20)):
+        inputs = torch.randn(queries, 512), torch.randn(rows, 512)
+        for found, wanted in zip(decomposed(*inputs), Program()(*inputs), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
 def test_ties_and_a_search_are_the_same_in_onnxruntime():
     """ONNX's sort keeps the order of equal elements, as the operators promise; cosines pick the same rows."""
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(20, 32, generator=generator)
-    query = rows[[3, 17]] + 0.1 * torch.randn(2, 32, generator=generator)
+    query = rows[[3, 17, 5]] + 0.1 * torch.randn(3, 32, generator=generator)
     drives = torch.randint(3, (4, 30), generator=generator).float()
 
     class Program(torch.nn.Module):
@@ -142,15 +157,17 @@ def test_ties_and_a_search_are_the_same_in_onnxruntime():
     tensors = {"query": query, "rows": rows, "drives": drives}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.export.export(Program(), tuple(tensors.values()))
+        shapes = tuple({0: torch.export.Dim(name, min=3)} for name in tensors)
+        program = torch.export.export(Program(), tuple(tensors.values()), dynamic_shapes=shapes)
         program = program.run_decompositions(torch_hrr.io.onnx_decompositions())
         exported = torch.onnx.export(program, dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(exported.model_proto.SerializeToString())
-    got = session.run(None, {name: tensor.numpy() for name, tensor in tensors.items()})
-    cosines, *exact = map(torch.from_numpy, got)
-    expected, *want = Program()(*tensors.values())
-    torch.testing.assert_close(cosines, expected)
-    assert all(map(torch.equal, exact, want)) and exact[0][:, 0].tolist() == [3, 17]
+    for more in (tensors, {name: torch.cat([tensor, -tensor]) for name, tensor in tensors.items()}):
+        got = session.run(None, {name: tensor.numpy() for name, tensor in more.items()})
+        cosines, *exact = map(torch.from_numpy, got)
+        expected, *want = Program()(*more.values())
+        torch.testing.assert_close(cosines, expected)
+        assert all(map(torch.equal, exact, want)) and exact[0][:3, 0].tolist() == [3, 17, 5]
 
 
 if __name__ == "__main__":

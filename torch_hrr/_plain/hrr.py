@@ -335,9 +335,16 @@ def quantize_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     A zero row has s = e = 0; one that holds NaN or infinity c = 0, s = 0 and e = inf.
     """
     # As many rows at a time as caches hold.
-    parts = [_quantized(block) for block in rows.split(max(1, 2**16 // rows.shape[-1]))]
+    parts = [_quantized(block) for block in _blocks(rows, 2**16 // rows.shape[-1])]
     codes, bounds = (torch.cat(each) for each in zip(*parts, strict=True))
     return codes, bounds
+
+
+def _blocks(rows: Tensor, most: int) -> tuple[Tensor, ...]:
+    """So many rows at a time, or all: a graph for any number of rows or queries cannot hold any number of blocks."""
+    if isinstance(most, torch.SymInt) or isinstance(rows.shape[0], torch.SymInt):
+        return (rows,)
+    return rows.split(max(1, most))
 
 
 def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -365,10 +372,10 @@ def quantized_cleanup(
     dtype = torch.promote_types(torch.promote_types(query.dtype, rows.dtype), torch.float32)
     unit = _unit(query).unsqueeze(-2)
     # So many elements at a time, however many queries there are.
-    blocks = [_total(unit * _unit(block)) for block in rows.split(max(1, 2**22 // max(1, query.numel())))]
+    blocks = [_total(unit * _unit(block)) for block in _blocks(rows, 2**22 // max(1, query.numel()))]
     cosines = torch.cat(blocks, -2).squeeze(-1).clamp(-1, 1).to(dtype)
     keys = cosines.nan_to_num(-2)
-    numbers = torch.arange(len(rows), device=rows.device) if order is None else order.argsort()
+    numbers = torch.arange(rows.shape[0], device=rows.device) if order is None else order.argsort()
     if order is not None:
         keys = keys.masked_fill(order < 0, -3)
     ranks = keys.index_select(-1, numbers).sort(dim=-1, descending=True, stable=True).indices
