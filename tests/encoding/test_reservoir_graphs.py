@@ -88,6 +88,21 @@ def test_the_number_of_steps_may_be_any(name, tmp_path):
             close(loaded(x), module(x))
 
 
+SEQUENCES = [name for name, (_, _, given) in CALLS.items() if len(given[0]) == 2 and "one" not in name]
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_the_number_of_sequences_may_be_any(name):
+    make, call, given = CALLS[name]
+    module, shapes = Call(make(), call), (tuple({0: Dim("sequences")} for _ in given),)
+    given = [torch.cat([each, each[:1]]) for each in given]
+    for strict in (False, True):
+        loaded = torch.export.export(module, tuple(given), dynamic_shapes=shapes, strict=strict).module()
+        for count in (2, 5):
+            more = [torch.cat([each, each])[:count] for each in given]
+            close(loaded(*more), module(*more))
+
+
 @pytest.mark.parametrize("name", ["forward", "step of one", "feedback in a forecast"])
 def test_a_compiled_graph_is_whole(name):
     make, call, given = CALLS[name]

@@ -278,7 +278,7 @@ class LiquidStateMachine(ReservoirState):
 
     def _run(self, op: str, x: Any, state: Tensor | None, outputs: Any) -> Tensor:
         inputs, batched = self._inputs(op, x)
-        start = self._start(op, state, len(inputs))
+        start = self._start(op, state, inputs.shape[0])
         heard, said = self._hears(op, state is not None, start, inputs.shape[1], self._outputs(op, outputs, inputs))
         if torch.compiler.is_compiling():
             states, _ = self._traced(op, inputs, start, heard, said)
@@ -311,7 +311,7 @@ class LiquidStateMachine(ReservoirState):
     ) -> Iterator[tuple[int, Tensor]]:
         """`chunks` under the name of the user's call."""
         inputs, _ = self._inputs(op, x)
-        start = self._start(op, state, len(inputs))
+        start = self._start(op, state, inputs.shape[0])
         return self._chunks(op, inputs, start, steps, *self._hears(op, state is not None, start, inputs.shape[1]))
 
     @takes(warmup=Int(0))
@@ -412,7 +412,7 @@ class LiquidStateMachine(ReservoirState):
                 moments = Moments(self.units, targets.shape[-1], self.device)
             state, before = self._end(op, count) if resume else (None, None)
             for inputs, targets, lengths, _ in batches:
-                start = self._start(op, state, len(inputs))
+                start = self._start(op, state, inputs.shape[0])
                 heard, _ = self._hears(op, False, start, inputs.shape[1], targets, before)
                 final = start[0]
                 for begin, chunk in self._chunks(op, inputs, start, None, heard):
@@ -503,7 +503,7 @@ class LiquidStateMachine(ReservoirState):
         finish: Callable[[Tensor], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """A read-out at every step of checked inputs, through `finish` if given, and the state after the last."""
-        last, read = self._start(op, state, len(inputs)), ReadOut(*readout)
+        last, read = self._start(op, state, inputs.shape[0]), ReadOut(*readout)
         heard, said = self._hears(op, state is not None, last, inputs.shape[1])
         if torch.compiler.is_compiling():
             states, last = self._traced(op, inputs, last, heard, said)
@@ -547,7 +547,7 @@ class LiquidStateMachine(ReservoirState):
         if state is None:
             last = bias.new_zeros(*inputs.shape[:-1], self.units)
         else:
-            last = self._checked_state("step", state, len(inputs) if batched else 1, bias)
+            last = self._checked_state("step", state, inputs.shape[0] if batched else 1, bias)
             last = last if last.dim() == inputs.dim() else last.reshape(*inputs.shape[:-1], self.units)
         with self._exactly(bias):
             if batched:
@@ -618,10 +618,10 @@ class LiquidStateMachine(ReservoirState):
             x = (ended if scale is None else (ended - scale[0]) / scale[1]).unsqueeze(0)
         if x is None:
             batched = real_tensor(op, "state", state).dim() == 2
-            last = self._start(op, state, len(state) if batched else 1)
+            last = self._start(op, state, state.shape[0] if batched else 1)
         else:
             inputs, batched = self._inputs(op, x)
-            last = self._start(op, state, len(inputs))
+            last = self._start(op, state, inputs.shape[0])
             _, first = self._hears(op, state is not None, last, inputs.shape[1])
             last = self._after(op, inputs, last, first if said is None else said)
         if torch.compiler.is_compiling():
@@ -729,7 +729,7 @@ class LiquidStateMachine(ReservoirState):
         if self.feedback_weights is None:
             raise ValueError(f"{op}: outputs must be None where there is no feedback, got shape {list(given.shape)}")
         shape = (*inputs.shape[:2], self.feedback_weights.shape[1])
-        if given.shape not in (shape, shape[1:]) or (given.dim() == 2 and len(inputs) != 1):
+        if given.shape not in (shape, shape[1:]) or (given.dim() == 2 and inputs.shape[0] != 1):
             raise ValueError(f"{op}: outputs must have shape {list(shape)}, got {list(given.shape)}")
         return given.to(self.device, self.dtype).reshape(shape)
 
@@ -754,7 +754,7 @@ class LiquidStateMachine(ReservoirState):
         """
         if self.feedback_weights is None:
             return None, None
-        first = start.new_zeros(len(start), self.feedback_weights.shape[1])
+        first = start.new_zeros(start.shape[0], self.feedback_weights.shape[1])
         if before is not None:
             first = first + before.to(first.dtype)
         elif started and self.fitted:

@@ -188,7 +188,7 @@ class Graph(NamedTuple):
             return advance(carry, bias + told @ loop + nothing), told.clone()
 
         if not steps:
-            return state.new_zeros(len(state), 0, len(read.constant)), state
+            return state.new_zeros(state.shape[0], 0, len(read.constant)), state
         last, told = scan(combine, state, state.new_zeros(steps, 1))
         return told.movedim(0, 1), last
 
