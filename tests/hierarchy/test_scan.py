@@ -310,3 +310,17 @@ def test_parts_hide_no_result_of_learning_that_diverges(monkeypatch):
     monkeypatch.setattr(_progress, "_PART", 0.0)
     for mine, theirs in zip(results(), whole, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("strict", (False, True))
+def test_learning_is_exported_for_any_number_of_steps(strict):
+    class Learns(torch.nn.Module):
+        def forward(self, inputs, weight):
+            return plastic_scan(inputs, weight, lr=0.1)[:2]
+
+    inputs, weight = torch.randn(50, 4), torch.randn(3, 4)
+    shapes = ({0: torch.export.Dim("steps")}, None)
+    program = torch.export.export(Learns(), (inputs[:7], weight), dynamic_shapes=shapes, strict=strict).module()
+    for steps in (2, 50):
+        pairs = zip(program(inputs[:steps], weight), Learns()(inputs[:steps], weight), strict=True)
+        assert all(torch.equal(*pair) for pair in pairs)

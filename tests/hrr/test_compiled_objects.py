@@ -170,3 +170,16 @@ def test_a_model_of_words_is_one_graph_by_a_memory_and_buffers():
     programs = [torch.export.export(model, (X,), strict=strict).module() for strict in (False, True)]
     for program in (*programs, torch.compile(model, backend="aot_eager", fullgraph=True)):
         assert all(torch.equal(*pair) for pair in zip(program(X), model(X), strict=True))
+
+
+def test_vectors_are_made_on_the_current_device_in_a_whole_graph():
+    """Without a device= the call asks for torch's default one, also where its graph may not break."""
+
+    class Made(torch.nn.Module):
+        def forward(self, x):
+            return hrr.bind(x, hrr.identity(DIM)) + 0 * hrr.random(1, DIM)
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(Made(), backend="aot_eager", fullgraph=True)(X), X)
+    for strict in (False, True):
+        torch.testing.assert_close(torch.export.export(Made(), (X,), strict=strict).module()(X), X)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_hrr._checks import can_be_cut, check_bool, choice, optional_tensor, real, signed, tensor
+from torch_hrr._checks import can_be_cut, check_bool, choice, optional_tensor, real, signed, tensor, values_decide
 from torch_hrr._ops import ops as _ops
 from torch_hrr._progress import Progress, Tick, in_parts, is_long, ticking
 
@@ -116,8 +116,8 @@ def plastic_scan(
     numbers = (real(op, "tau", tau), real(op, "decay", decay), normalize, *competition)
     tick = ticking(op, progress)
     axis = weight.dim() - 2
-    # First a bound that costs nothing: most calls are far from long.
-    if is_long(1e-7 * inputs.numel() * (1 + weight.numel())):
+    # First a bound that costs nothing: most calls are far from long. A graph would guard the number of steps by it.
+    if values_decide() and is_long(1e-7 * inputs.numel() * (1 + weight.numel())):
         given = [each for each in (inputs, weight, theta) if each is not None]
         if all(map(may_be_cut, given)) and 0 <= axis < inputs.dim() - 1 and 0 < words[-1] < inputs.shape[axis]:
             with contextlib.suppress(_SpoiltError):

@@ -137,7 +137,7 @@ def resolve_adaptive_device(device: torch.device | str | int | None, *, op: str)
 def resolve_parameter_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
     """The device of a module's parameters: as `resolve_device`, but for None as the module says."""
     chosen = _chosen() if device is None else resolve_device(device, op=op)
-    return _unless_lost(torch.get_default_device()) if chosen is None else chosen
+    return _unless_lost(_default()) if chosen is None else chosen
 
 
 def resolve_data_device(device: torch.device | str | int | None, *, op: str) -> torch.device:
@@ -284,8 +284,13 @@ def _current() -> torch.device:
     chosen = _chosen()
     if chosen is not None:
         return chosen
-    default = torch.get_default_device()
+    default = _default()
     return _automatic() if default.type in ("cpu", "meta") else _unless_lost(default)
+
+
+def _default() -> torch.device:
+    # torch.compile cannot ask for torch's default device, but sees where a tensor is made.
+    return torch.empty(0).device if torch.compiler.is_dynamo_compiling() else torch.get_default_device()
 
 
 def _is_auto(device: Any) -> bool:
