@@ -59,6 +59,9 @@ def tensor(op: str, argument: str, value: Any, as_given: bool = False) -> Tensor
     try:
         return torch.as_tensor(native_copy(value.__array__()), device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(value, torch.fx.Proxy):
+            leaf = "make the module a leaf (torch.fx.Tracer.is_leaf_module), or use torch.export"
+            raise TypeError(f"{op}: {argument} must have a shape, got a Proxy of torch.fx: {leaf}") from None
         raise TypeError(f"{op}: {argument} must be an array of numbers that torch has, got {error}") from None
 
 

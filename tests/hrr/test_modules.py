@@ -442,3 +442,14 @@ def test_a_tensor_of_another_device_is_named(make, shape):
     layer = make()
     with pytest.raises(RuntimeError, match=rf"^{type(layer).__name__}: x must be on cpu, got meta$"):
         layer(torch.ones(shape, device="meta"))
+
+
+def test_a_layer_is_a_leaf_of_fx_or_an_error_says_so():
+    class Leaves(torch.fx.Tracer):
+        def is_leaf_module(self, module, name):
+            return isinstance(module, Bind) or super().is_leaf_module(module, name)
+
+    model, x = nn.Sequential(Bind(8), nn.ReLU()), torch.randn(3, 8)
+    with pytest.raises(TypeError, match=r"^Bind: x must have a shape, got a Proxy of torch.fx: make the module a leaf"):
+        torch.fx.symbolic_trace(model)
+    assert torch.equal(torch.fx.GraphModule(model, Leaves().trace(model))(x), model(x))
