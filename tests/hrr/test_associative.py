@@ -359,3 +359,16 @@ def test_a_conversion_to_a_half_type_forgets_no_write(dtype):
     memory.to(dtype)
     assert memory.dtype == torch.float32 and int(memory.writes(x)) == 3 * 70001
     assert torch.equal(memory.read(x), expected)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("randomness", ("error", "same", "different"))
+def test_a_transform_may_be_the_first_to_read_a_sparse_memory(randomness, tmp_path):
+    """Its locations are drawn when they are first needed, and stay: of a loaded memory by its first read."""
+    memory = SparseDistributedMemory(32, 100, 10)
+    addresses = torch.randn(3, 5, 32, generator=torch.Generator().manual_seed(0))
+    memory.write(addresses[0], addresses[0])
+    memory.save(tmp_path / "memory")
+    loaded = torch_hrr.load(tmp_path / "memory")
+    torch.testing.assert_close(torch.func.vmap(loaded.read, randomness=randomness)(addresses), memory.read(addresses))
+    assert torch.equal(loaded.read(addresses), memory.read(addresses))
