@@ -344,7 +344,8 @@ def _blocks(rows: Tensor, most: int) -> tuple[Tensor, ...]:
     """So many rows at a time, or all: a graph for any number of rows or queries cannot hold any number of blocks."""
     if isinstance(most, torch.SymInt) or isinstance(rows.shape[0], torch.SymInt):
         return (rows,)
-    return rows.split(max(1, most))
+    blocks: tuple[Tensor, ...] = rows.split(max(1, most))
+    return blocks
 
 
 def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -160,7 +160,8 @@ class _Table(Encoder):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy binds its own parts, so that it can be traced, compiled or exported at once."""
-        super().__setstate__(state)
+        module: Any = super()
+        module.__setstate__(state)
         self._bind()
 
     def forward(self, x: Tensor) -> Tensor:
