@@ -149,6 +149,11 @@ MODULES = {
     "BitLinear": (lambda device: hierarchy.BitLinear(8, 4, device=device), None, lambda module: module(X)),
 }  # fmt: skip
 every = pytest.mark.parametrize("name", MODULES)
+DRAWN = (
+    "Bind", "BindSuperpose", "HRRAttention", "HRRMultiLabelLoss", "LevelEncoder", "SinusoidEncoder", "AssemblyLayer",
+    "ConfigurableSinusoidalEmbedder", "LearnableFrequencies", "RelativePositionBias", "HierarchicalLevel",
+    "HierarchyManager", "BitLinear",
+)  # fmt: skip
 
 
 def used(name, device="cpu"):
@@ -175,13 +180,31 @@ def test_one_made_without_data_takes_the_tensors_of_a_state(name):
 
 @every
 def test_one_made_without_data_takes_a_state(name):
-    source = used(name)
+    source, made = used(name), emptied(name)
+    made.load_state_dict(copy.deepcopy(source.state_dict()))
+    assert same(results(name, made), results(name, source))
+
+
+def emptied(name):
     made = MODULES[name][0]("meta").to_empty(device="cpu")
     for tensor in (*made.parameters(), *made.buffers()):
         # What memory may hold.
         tensor.detach().view(torch.uint8).fill_(7 if tensor.dtype is not torch.bool else 1)
-    made.load_state_dict(copy.deepcopy(source.state_dict()))
-    assert same(results(name, made), results(name, source))
+    return made
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_one_made_without_data_is_drawn_by_reset_parameters(name):
+    torch.manual_seed(5)
+    fresh = MODULES[name][0]("cpu")
+    torch.manual_seed(5)
+    made = emptied(name)
+    # Where no seed is given, the state of torch's generator decides.
+    torch.manual_seed(5)
+    for module in made.modules():
+        if any(True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
+            module.reset_parameters()
+    assert same(results(name, made), results(name, fresh))
 
 
 @every

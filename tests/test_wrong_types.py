@@ -390,8 +390,12 @@ GOOD = {
         "train_step": (torch.ones((), requires_grad=True), None),
         "vectorized_sinusoidal_encoding": (A, 4),
     },
-    Methods(lambda: encoding.RelativePositionBias(2), encoding.RelativePositionBias): {"forward": (2, 3)},
+    Methods(lambda: encoding.RelativePositionBias(2), encoding.RelativePositionBias): {
+        "forward": (2, 3),
+        "reset_parameters": (),
+    },
     Methods(encoding.ConfigurableSinusoidalEmbedder, encoding.ConfigurableSinusoidalEmbedder): {
+        "reset_parameters": (),
         "adapt_embedding_dimension": (16,),
         "adapt_to_vocabulary": (2000,),
         "attention_weights": (A, A),

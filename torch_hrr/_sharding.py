@@ -174,6 +174,12 @@ def drawn_beside(drawn: Tensor, other: Tensor) -> Tensor:
     return distribute_tensor(drawn, mesh, [Replicate()] * mesh.ndim)
 
 
+def fill(tensor: Tensor, values: Tensor) -> None:
+    """Writes values into a tensor; where it is divided, those of the first rank."""
+    with torch.no_grad():
+        tensor.copy_(drawn_beside(values, tensor))
+
+
 def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The numbers of the different rows of a divided table that ids name, these rows, whole, and ids as places in them.
 

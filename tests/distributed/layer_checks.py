@@ -129,5 +129,26 @@ def check_model(rank, mesh, make, draw):
     states = divided.state_dict(), model.state_dict()
     assert states[0].keys() == states[1].keys()
     for name, tensor in states[0].items():
-        tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        torch.testing.assert_close(tensor, states[1][name])
+        torch.testing.assert_close(whole_of(tensor), states[1][name])
+    check_reset(make, model, mesh)
+
+
+def check_reset(make, model, mesh):
+    """Of one made without data, divided and then drawn: what one process draws."""
+    torch.manual_seed(0)
+    with torch.device("meta"):
+        made = make()
+    fully_shard(made, mesh=mesh)
+    made.to_empty(device="cpu")
+    for (name, module), (_, alone) in zip(made.named_modules(), model.named_modules(), strict=True):
+        if type(alone).__module__.startswith("torch_hrr.") and hasattr(alone, "reset_parameters"):
+            for each in (module, alone):
+                torch.manual_seed(3)
+                each.reset_parameters()
+            drawn = dict(module.state_dict())
+            for key, expected in alone.state_dict().items():
+                assert torch.equal(whole_of(drawn[key]), expected), (name, key)
+
+
+def whole_of(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -15,6 +15,7 @@ from torch._jit_internal import is_scripting
 from torch_hrr._checks import check_elements, check_floating, check_strided, named, placed, resolve_dtype, tensor
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
+from torch_hrr._sharding import fill
 from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
 from torch_hrr.assembly import functional
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -160,16 +161,25 @@ class AssemblyLayer(DescribedModule):
         self.seed = seed
         place = resolve_parameter_device(device, op="AssemblyLayer")
         weight = torch.empty(n, in_features, device=place, dtype=resolve_dtype("AssemblyLayer", dtype))
-        with named("connectome_inputs", "AssemblyLayer"):
-            weight.copy_(draw_edges(n, in_features, self.p, seed))
         self.trainable = trainable
         if trainable:
             self.weight = nn.Parameter(weight)
-            self.register_buffer("edges", weight.clone())
+            self.register_buffer("edges", torch.empty_like(weight))
         else:
             self.register_buffer("weight", weight)
             self.edges = None
-        self.bias = nn.Parameter(weight.new_zeros(n)) if bias else None
+        self.bias = nn.Parameter(weight.new_empty(n)) if bias else None
+        with named("connectome_inputs", "AssemblyLayer"):
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the connections of the seed again, as after ``to_empty``; biases are 0."""
+        edges = draw_edges(self.n, self.in_features, self.p, self.seed)
+        for each in (self.weight, self.edges):
+            if each is not None:
+                fill(each, edges)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def inputs(self, x: Tensor) -> Tensor:
         """What the neurons receive, ``x W^T + bias``, before the k-cap; errors as for `forward`."""

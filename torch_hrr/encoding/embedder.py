@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_hrr._checks import check_data, integer, named, positive, strided
 from torch_hrr._plain import encoding as plain_encoding
 from torch_hrr._repr import DescribedModule
-from torch_hrr._sharding import beside, is_divided, rows_on_every_rank
+from torch_hrr._sharding import beside, fill, is_divided, rows_on_every_rank
 from torch_hrr._spec import Bool, Dtype, Generator, Instance, Int, Real, takes
 from torch_hrr.encoding.acceleration import Accelerator, ladder
 from torch_hrr.encoding.config import SinusoidalConfig
@@ -43,9 +43,14 @@ class LearnableFrequencies(DescribedModule):
         """Starts at ``scale base^(-2i/dim)``; ValueError for the logarithm of a scale that is not above 0."""
         super().__init__()
         self.log = log
-        scale = positive(type(self).__name__, "scale", scale) if log else scale
-        start = ladder(dim, base, scale, torch.float64)
-        self.weight = nn.Parameter((start.log() if log else start).to(dtype))
+        self._ladder = dim, base, positive(type(self).__name__, "scale", scale) if log else scale
+        self.weight = nn.Parameter(torch.empty((dim + 1) // 2, dtype=dtype, device="cpu"))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The frequencies of the ladder again, as after ``to_empty``."""
+        start = ladder(*self._ladder, torch.float64)
+        fill(self.weight, start.log() if self.log else start)
 
     def _summary(self) -> dict[str, Any]:
         return {"frequencies": self.weight.shape[0], "log": self.log}
@@ -146,6 +151,18 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         self.relative_bias = RelativePositionBias(window, device=place) if config.use_relative_position else None
         self.to(self.accelerator.device)
         self._compile_if_asked()
+
+    @takes(generator=Generator())
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draws the table anew, as after ``to_empty``; frequencies are the ladder again, and biases 0."""
+        if self.weight is not None:
+            drawn = torch.empty(self.weight.shape, dtype=self.config.dtype, device="cpu")
+            self._draw(drawn, generator)
+            fill(self.weight, drawn)
+        if self.frequencies is not None:
+            self.frequencies.reset_parameters()
+        if self.relative_bias is not None:
+            self.relative_bias.reset_parameters()
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         """Embeds.

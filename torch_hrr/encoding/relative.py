@@ -77,7 +77,12 @@ class RelativePositionBias(DescribedModule):
         check_settings(name, features, base)
         dtype = resolve_dtype(name, dtype)
         place = resolve_parameter_device(device, op=name)
-        self.weight = nn.Parameter(torch.zeros(heads, width, device=place, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(heads, width, device=place, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights are 0 again, as after ``to_empty``."""
+        nn.init.zeros_(self.weight)
 
     def forward(self, queries: int, keys: int, first_query: int = 0) -> Tensor:
         """The bias ``[heads, queries, keys]``, to be added to scores ``[..., heads, queries, keys]``.

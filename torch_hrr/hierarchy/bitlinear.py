@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_hrr._checks import also_named, resolve_dtype
+from torch_hrr._checks import also_named, check_elements, resolve_dtype
 from torch_hrr._random import given_or_drawn_seed
 from torch_hrr._repr import DescribedModule
+from torch_hrr._sharding import fill
 from torch_hrr._spec import Bool, Int, takes
 from torch_hrr.hierarchy.layers import DRAWN, drawn_weights, rows_for
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -59,9 +60,16 @@ class BitLinear(DescribedModule):
         self.out_features = self.output_size = out_features
         place, kind = resolve_parameter_device(device, op=op), resolve_dtype(op, dtype)
         self.seed = given_or_drawn_seed(op, seed)
-        drawn = drawn_weights(op, out_features, in_features, self.seed)
-        self.weight = nn.Parameter(drawn.to(device=place, dtype=kind))
-        self.bias = nn.Parameter(torch.zeros(out_features, device=place, dtype=kind)) if bias else None
+        check_elements(op, "the weights", (out_features, in_features))
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, device=place, dtype=kind))
+        self.bias = nn.Parameter(torch.empty(out_features, device=place, dtype=kind)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the weights of the seed again, as after ``to_empty``; biases are 0."""
+        fill(self.weight, drawn_weights(self.out_features, self.in_features, self.seed))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def quantized(self) -> tuple[Tensor, Tensor]:
         """The weights as -1, 0 and 1, int8 ``[m, n]``, and gamma, 0-d."""

@@ -15,6 +15,7 @@ from torch_hrr._plain.hierarchy import activated, outputs_of
 from torch_hrr._progress import interrupts_held_back
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
+from torch_hrr._sharding import fill
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
@@ -31,9 +32,8 @@ LEARN = Bool().or_none()
 """Whether a call learns; None leaves it to the mode of the modules."""
 
 
-def drawn_weights(op: str, output_size: int, input_size: int, seed: int) -> Tensor:
+def drawn_weights(output_size: int, input_size: int, seed: int) -> Tensor:
     """``[m, n]`` from N(0, 1/n) in float32, on the CPU: the same for every device."""
-    check_elements(op, "the weights", (output_size, input_size))
     generator = seeded_generator(seed)
     drawn = torch.randn(output_size, input_size, generator=generator, device="cpu", dtype=torch.float32)
     weight: Tensor = drawn / input_size**0.5
@@ -123,8 +123,13 @@ class Layer(DescribedModule):
         self.out_features = self.output_size = output_size
         self.seed = given_or_drawn_seed(op, seed)
         place, kind = resolve_device(device, op=op), resolve_dtype(op, dtype)
-        drawn = drawn_weights(op, self.output_size, self.input_size, self.seed)
-        self.register_buffer("weight", drawn.to(device=place, dtype=kind))
+        check_elements(op, "the weights", (output_size, input_size))
+        self.register_buffer("weight", torch.empty(output_size, input_size, device=place, dtype=kind))
+        Layer.reset_parameters(self)
+
+    def reset_parameters(self) -> None:
+        """Draws the weights of the seed again, as after ``to_empty``; the layer is as a new one."""
+        fill(self.weight, drawn_weights(self.output_size, self.input_size, self.seed))
 
     @takes(learn=LEARN)
     def process(self, ticks: Any, learn: bool | None = None) -> Tensor:
@@ -239,6 +244,11 @@ class ReactiveLayer(Layer):
         self.activation = activation
         self.register_buffer("bias", self.weight.new_zeros(self.output_size))
 
+    def reset_parameters(self) -> None:
+        """As of any layer; biases are 0."""
+        super().reset_parameters()
+        self.bias.zero_()
+
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T + b)``, ``[..., m]``; errors as of `rows_for`."""
         x = rows_for("ReactiveLayer", x, self.weight)
@@ -309,9 +319,8 @@ class HebbianCore(Layer):
         self.rule, self.lr, self.activation = rule, lr, activation
         self.tau, self.decay, self.normalize = tau, decay, normalize
         super().check("HebbianCore")
-        if self.normalize:
-            self.weight /= self.weight.norm(dim=1, keepdim=True)
         self.register_buffer("theta", self.weight.new_ones(self.output_size if self.rule == "bcm" else 0))
+        self._start()
         if self.rule == "bcm" and self.lr * self.tau >= _FAST_THETA:
             warnings.warn(
                 f"HebbianCore: lr * tau = {self.lr * self.tau:g} is not below {_FAST_THETA:g}: theta lags behind the "
@@ -319,6 +328,16 @@ class HebbianCore(Layer):
                 RuntimeWarning,
                 stacklevel=4,
             )
+
+    def _start(self) -> None:
+        if self.normalize:
+            self.weight /= self.weight.norm(dim=1, keepdim=True)
+
+    def reset_parameters(self) -> None:
+        """As of any layer; theta is 1."""
+        super().reset_parameters()
+        self._start()
+        self.theta.fill_(1)
 
     def forward(self, x: Tensor) -> Tensor:
         """``f(x W^T)``, ``[..., m]``, without learning; of bcm never negative. Errors as of `rows_for`."""

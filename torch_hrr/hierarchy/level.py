@@ -187,6 +187,10 @@ class HierarchicalLevel(DescribedModule):
                 )
             layer.check(op)
 
+    def reset_parameters(self) -> None:
+        """`reset_state`, as after ``to_empty``; layers have one each."""
+        self.reset_state()
+
     @torch.no_grad()
     def reset_state(self) -> None:
         """Time starts at step 0 again; what was learned stays."""

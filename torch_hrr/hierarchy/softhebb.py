@@ -92,6 +92,12 @@ class SoftHebb(Layer):
         self.register_buffer("mean", self.weight.new_zeros(self.input_size))
         self.register_buffer("sums", self.weight.new_zeros(self.input_size + 1, dtype=torch.int64))
 
+    def reset_parameters(self) -> None:
+        """As of any layer; no input was seen."""
+        super().reset_parameters()
+        self.mean.zero_()
+        self.sums.zero_()
+
     def check(self, op: str) -> None:
         """As of any layer."""
         super().check(op)

@@ -23,6 +23,7 @@ from torch_hrr._checks import (
     resolve_dtype,
 )
 from torch_hrr._repr import DescribedModule
+from torch_hrr._sharding import fill
 from torch_hrr._spec import Bool, Device, Dtype, Generator, Int, Spec, takes
 from torch_hrr.hrr import functional
 from torch_hrr.runtime.device import resolve_parameter_device
@@ -440,4 +441,4 @@ def draw_rows(name: str, weight: Tensor, generator: torch.Generator | None, unit
     """Fills a matrix with rows of `functional.random`, drawn on the CPU whatever torch's default device is."""
     check_generator(name, generator)
     with torch.no_grad(), torch.device("cpu"):
-        weight.copy_(functional.random(weight.shape[0], weight.shape[1], generator, unitary, "cpu", torch.float64))
+        fill(weight, functional.random(weight.shape[0], weight.shape[1], generator, unitary, "cpu", torch.float64))
