@@ -27,6 +27,7 @@ if str(ROOT) not in sys.path:
 from bench.markdown import table, update  # noqa: E402
 from torch_hrr import assembly, field, hrr  # noqa: E402
 from torch_hrr._plain.assembly_connectome import block_width  # noqa: E402
+from torch_hrr._ranks import GATHER  # noqa: E402
 
 PAGE = ROOT / "docs" / "distributed.md"
 RANKS = (1, 2, 3, 5)
@@ -91,21 +92,23 @@ def evolution(ranks: int, weak: bool, halo: int) -> tuple[float, float]:
 def counted_collectives() -> Iterator[list[int]]:
     """Bytes that this rank hands to each all-reduce and all-gather meanwhile."""
     sent: list[int] = []
-    reduce, gather = dist.all_reduce, dist.all_gather_into_tensor
+    calls = {name: getattr(dist, name) for name in ("all_reduce", GATHER)}
 
     def counted_reduce(tensor: Any, *rest: Any) -> None:
         sent.append(tensor.nbytes)
-        reduce(tensor, *rest)
+        calls["all_reduce"](tensor, *rest)
 
     def counted_gather(others: Any, tensor: Any, *rest: Any) -> None:
         sent.append(tensor.nbytes)
-        gather(others, tensor, *rest)
+        calls[GATHER](others, tensor, *rest)
 
-    dist.all_reduce, dist.all_gather_into_tensor = counted_reduce, counted_gather
+    dist.all_reduce = counted_reduce
+    setattr(dist, GATHER, counted_gather)
     try:
         yield sent
     finally:
-        dist.all_reduce, dist.all_gather_into_tensor = reduce, gather
+        for name, call in calls.items():
+            setattr(dist, name, call)
 
 
 def cycle(ranks: int, weak: bool) -> tuple[float, float]:

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch_hrr.io.files import to_bytes
 
 _Result = TypeVar("_Result")
+# The older name warns in torch 2.13 and 2.14.
+GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
 
 
 class Ranks:
@@ -67,7 +69,7 @@ class Ranks:
         # Flat, since gloo takes no other sizes.
         gathered = own.new_empty(self.count * own.numel())
         with answered(self._name):
-            dist.all_gather_into_tensor(gathered, own.reshape(-1), self.group)
+            getattr(dist, GATHER)(gathered, own.reshape(-1), self.group)
         return gathered.view(self.count, *own.shape)
 
     def gathered_bytes(self, own: bytes) -> list[bytes]:

@@ -11,6 +11,7 @@ from ranks import main
 from torch.autograd import forward_ad
 
 from torch_hrr import IntegrityError, hrr
+from torch_hrr._ranks import GATHER
 
 # Items of each rank.
 COUNTS = {1: (23,), 2: (1, 22), 3: (9, 2, 12), 5: (4, 1, 9, 7, 2)}
@@ -188,11 +189,9 @@ def check_bytes(group):
     """What a call sends is what the class says."""
     split, _ = both(group)
     sent = []
-    calls = {name: getattr(dist, name) for name in ("all_gather_into_tensor", "all_reduce")}
+    calls = {name: getattr(dist, name) for name in (GATHER, "all_reduce")}
     try:
-        dist.all_gather_into_tensor = lambda others, own, *rest: (
-            sent.append(own.nbytes) or calls["all_gather_into_tensor"](others, own, *rest)
-        )
+        setattr(dist, GATHER, lambda others, own, *rest: sent.append(own.nbytes) or calls[GATHER](others, own, *rest))
         dist.all_reduce = lambda own, *rest: sent.append(own.nbytes) or calls["all_reduce"](own, *rest)
         split.cleanup(queries(), 3)
         plain = sum(sent)

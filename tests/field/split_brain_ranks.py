@@ -11,6 +11,7 @@ import torch.distributed as dist
 from ranks import main
 
 from torch_hrr import IntegrityError, field
+from torch_hrr._ranks import GATHER
 
 # Planes of 12, 45 and 64 places: blocks of 64 lie within a plane, across planes and across several ranks.
 KINDS = {
@@ -218,18 +219,18 @@ def check_bytes(rank, group):
     split = make("small planes", group)
     cycle(split, 0)
     sent = []
-    calls = {"all_gather_into_tensor": dist.all_gather_into_tensor, "batch_isend_irecv": dist.batch_isend_irecv}
+    calls = {name: getattr(dist, name) for name in (GATHER, "batch_isend_irecv")}
 
-    def all_gather_into_tensor(others, tensor, *rest):
+    def gather(others, tensor, *rest):
         sent.append(tensor.nbytes)
-        calls["all_gather_into_tensor"](others, tensor, *rest)
+        calls[GATHER](others, tensor, *rest)
 
     def batch_isend_irecv(transfers):
         sent.extend(each.tensor.nbytes for each in transfers if each.op is dist.isend)
         return calls["batch_isend_irecv"](transfers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dist, "all_gather_into_tensor", all_gather_into_tensor)
+        patch.setattr(dist, GATHER, gather)
         patch.setattr(dist, "batch_isend_irecv", batch_isend_irecv)
         cycle(split, 1)
     depth, plane, channels = -(-5 // dist.get_world_size(group)), 12, 9
