@@ -123,7 +123,7 @@ class PatternLibrary(Saveable, DescribedModule):
             TypeError: An argument is not a strided tensor or array, or of another dtype.
             ValueError: A shape or a device is another.
 
-        Cost: one read of the contexts, and with a state one of the patterns.
+        Cost: one read of the contexts, and with a state a copy of the patterns, of norm 1.
         """
         op = "find_best_pattern"
         context = vector(op, "context", context, self.dim, self.stored.device)
