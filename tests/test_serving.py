@@ -221,6 +221,19 @@ def test_a_write_that_fails_changes_nothing(example, path, monkeypatch):
         assert json.loads(ask("POST", "/cleanup", {"records": [[0.5] * DIM]})[1])["names"] == [["BLUE"]]
 
 
+def test_arguments_that_cannot_be_are_one_line(example, made, tmp_path, capsys):
+    cleanup_model, service = example
+    calls = (
+        (cleanup_model.main, [str(tmp_path / "model"), "--words", str(tmp_path / "none")], "No such file"),
+        (cleanup_model.main, [str(tmp_path / "model"), "--words", str(tmp_path)], "must name a regular file"),
+        (service.main, [str(made[0]), "--port", "99999"], "invalid port value: '99999'"),
+    )
+    for main, arguments, said in calls:
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert said in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_killed_process_starts_again_with_all_that_was_acknowledged(example, path):
     program = [sys.executable, str(EXAMPLE / "service.py"), str(path), "--device", "cpu", "--port", "0"]
     environment = os.environ | {example[0].KEY: KEY.hex(), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

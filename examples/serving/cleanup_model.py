@@ -114,7 +114,10 @@ def main(argv: Sequence[str] | None = None) -> CleanupModel:
     parser.add_argument("--words", type=Path, help="a file of a Vocabulary, VectorStore or ItemMemory with names")
     options = parser.parse_args(argv)
     if options.words:
-        words = torch_hrr.load(options.words, device="cpu")
+        try:
+            words = torch_hrr.load(options.words, device="cpu")
+        except (OSError, ValueError, torch_hrr.IntegrityError) as error:
+            parser.error(str(error))
         if not getattr(words, "names", None):
             parser.error(f"{options.words} must hold vectors with names, got {type(words).__name__}")
     else:

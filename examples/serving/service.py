@@ -202,13 +202,21 @@ def create_app(path: str | Path, key: bytes | None = None, device: str = "auto")
     return app
 
 
+def port(text: str) -> int:
+    """A number that a port may have."""
+    number = int(text)
+    if number not in range(65536):
+        raise ValueError
+    return number
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Serves until it is interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--device", default="auto", help="as torch names it; auto: a GPU that works, else the CPU")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=port, default=8000)
     parser.add_argument("--at-once", type=int, default=64, help="connections beyond it are answered by 503")
     options = parser.parse_args(argv)
     key = key_of_environment()
