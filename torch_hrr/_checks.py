@@ -249,9 +249,10 @@ def integer(
     """
     number: Any = _whole(op, argument, value)
     # A size; a seed has no bounds here, and one of a graph's shapes none to be guarded.
-    held = isinstance(number, torch.SymInt) or torch.compiler.is_compiling()
-    if least is not None and most is None and not held and number >= 2**63:
-        raise ValueError(f"{op}: {argument} must be below 2^63, got {shown(number)}")
+    if least is not None and most is None:
+        is_traced = isinstance(number, torch.SymInt) or torch.compiler.is_compiling()
+        if not is_traced and number >= 2**63:
+            raise ValueError(f"{op}: {argument} must be below 2^63, got {shown(number)}")
     if (least is not None and number < least) or (most is not None and number > most):
         upper = "" if most is None else f" and at most {limit + ' = ' if limit else ''}{most}"
         raise ValueError(f"{op}: {argument} must be at least {least}{upper}, got {shown(number)}")

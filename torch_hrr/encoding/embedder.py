@@ -143,8 +143,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         self._configure(config)
         weight, place = None, "meta" if self.accelerator.device.type == "meta" else "cpu"
         if table is None:
-            weight = torch.empty((config.vocab_size, config.embedding_dim), dtype=config.dtype, device=place)
-            self._draw(weight, generator)
+            weight = self._drawn(config, config.dtype, generator, place)
         self.register_parameter("weight", None if weight is None else nn.Parameter(weight))
         self.frequencies = self._new_frequencies()
         window = config.relative_position_window
@@ -156,9 +155,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draws the table anew, as after ``to_empty``; frequencies are the ladder again, and biases 0."""
         if self.weight is not None:
-            drawn = torch.empty(self.weight.shape, dtype=self.config.dtype, device="cpu")
-            self._draw(drawn, generator)
-            fill(self.weight, drawn)
+            fill(self.weight, self._drawn(self.config, self.config.dtype, generator))
         if self.frequencies is not None:
             self.frequencies.reset_parameters()
         if self.relative_bias is not None:
@@ -353,8 +350,7 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         with named("SinusoidalConfig", op):
             config = replace(self.config, **sizes)
         before = self.weight.detach()
-        weight = torch.empty(config.vocab_size, config.embedding_dim, dtype=before.dtype, device="cpu")
-        self._draw(weight, generator)
+        weight = self._drawn(config, before.dtype, generator)
         rows, columns = (min(both) for both in zip(weight.shape, before.shape, strict=True))
         weight[:rows, :columns] = before[:rows, :columns].to("cpu")
         same_width = config.embedding_dim == self.config.embedding_dim
@@ -600,11 +596,17 @@ class ConfigurableSinusoidalEmbedder(Saveable, DescribedModule):
         scale, log = config.frequency_scaling, config.log_frequency
         return LearnableFrequencies(config.embedding_dim, config.base_frequency, scale, log, dtype)
 
-    def _draw(self, weight: Tensor, generator: torch.Generator | None) -> None:
-        if not weight.is_meta:
-            weight.normal_(generator=generator)
-            if self.config.padding_id is not None and self.config.padding_id < len(weight):
-                weight[self.config.padding_id] = 0
+    @staticmethod
+    def _drawn(
+        config: SinusoidalConfig, dtype: torch.dtype, generator: torch.Generator | None, place: str = "cpu"
+    ) -> Tensor:
+        """A table from N(0, 1), without numbers on the meta device; the row of the padding is 0."""
+        table = torch.empty(config.vocab_size, config.embedding_dim, dtype=dtype, device=place)
+        if place != "meta":
+            table.normal_(generator=generator)
+            if config.padding_id is not None and config.padding_id < len(table):
+                table[config.padding_id] = 0
+        return table
 
     def _compile_if_asked(self) -> None:
         if self.accelerator.config.enable_xla:

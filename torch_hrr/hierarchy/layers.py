@@ -320,7 +320,7 @@ class HebbianCore(Layer):
         self.tau, self.decay, self.normalize = tau, decay, normalize
         super().check("HebbianCore")
         self.register_buffer("theta", self.weight.new_ones(self.output_size if self.rule == "bcm" else 0))
-        self._start()
+        self._scale_rows()
         if self.rule == "bcm" and self.lr * self.tau >= _FAST_THETA:
             warnings.warn(
                 f"HebbianCore: lr * tau = {self.lr * self.tau:g} is not below {_FAST_THETA:g}: theta lags behind the "
@@ -329,14 +329,14 @@ class HebbianCore(Layer):
                 stacklevel=4,
             )
 
-    def _start(self) -> None:
+    def _scale_rows(self) -> None:
         if self.normalize:
             self.weight /= self.weight.norm(dim=1, keepdim=True)
 
     def reset_parameters(self) -> None:
         """As of any layer; theta is 1."""
         super().reset_parameters()
-        self._start()
+        self._scale_rows()
         self.theta.fill_(1)
 
     def forward(self, x: Tensor) -> Tensor:
