@@ -126,8 +126,9 @@ test-all: $(VENV)/.test-tools $(VENV)/.docs-tools onnx-tools test
 	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure --parallel $(JOBS) -R '^kernels\.'
 
-# Writes docs/reliability.md: fuzzing of the operators, changed files, what test-python reports of malformed calls and
-# repeats, the other minors. Three hours on two cores, one of them for the fuzzer. It needs Clang with libFuzzer.
+# Writes docs/reliability.md and README's table of it: fuzzing of the operators, changed files, what test-python reports
+# of malformed calls and repeats, the other minors. Three hours on two cores, one of them for the fuzzer. It needs Clang
+# with libFuzzer.
 CLANG ?= $(or $(shell command -v clang++),clang++-14)
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 3600

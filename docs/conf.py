@@ -26,9 +26,9 @@ html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 exclude_patterns = ["static"]
-# Two examples are named laser.py, in different folders; the gallery's settings hold functions, which are not cached;
-# two systems have a Monitor, and an annotation names one without its module.
-suppress_warnings = ["sphinx_gallery.duplicate_filename", "config.cache", "ref.python"]
+# The gallery's settings hold functions, which are not cached; two systems have a Monitor, and an annotation names one
+# without its module.
+suppress_warnings = ["config.cache", "ref.python"]
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
@@ -107,8 +107,15 @@ SECTIONS = {
 
 
 def in_gallery(example: Path) -> Path:
-    """The place of an example in the gallery, which has a folder for each system."""
-    return example if len(example.parts) > 1 else "hrr" / example
+    """The place of an example in the gallery, which has a folder for each system.
+
+    The site keeps the figures of all of them in one folder, by the names of the examples: where two folders have one
+    name, that of the folder stands before it.
+    """
+    if len(example.parts) == 1:
+        return "hrr" / example
+    shared = len(list((ROOT / "examples").rglob(example.name))) > 1
+    return example.with_name(f"{example.parent.name}_{example.name}") if shared else example
 
 
 def write_examples(folder: Path) -> None:

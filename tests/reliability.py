@@ -1,4 +1,4 @@
-"""Measures how the operators and saved states bear what they should not be given, and writes docs/reliability.md.
+"""Measures how operators and saved states bear what they should not be given: docs/reliability.md and README's table.
 
     python tests/reliability.py --build FOLDER --report FILE [--seconds 3600] [--mutations 10000] [--minors 2.11 ...]
     python tests/reliability.py --build FOLDER --report FILE --only fuzz states    keeps what was measured of the others
@@ -10,6 +10,7 @@ is printed, and the exit status is 1.
 from __future__ import annotations
 
 import argparse
+import ast
 import collections
 import datetime
 import json
@@ -26,12 +27,13 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reliability.md"
+README = ROOT / "README.md"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from cases import ALL_CASES  # noqa: E402
 from cases.base import LANES  # noqa: E402
 from fuzz import corpus  # noqa: E402
 
-from bench.markdown import table  # noqa: E402
+from bench.markdown import table, update  # noqa: E402
 from torch_hrr.runtime import get_device_info  # noqa: E402
 
 # What a group of tests shows, and its modules.
@@ -50,6 +52,7 @@ GROUPS = {
         "assembly.test_brain_damage",
     ),
 }
+DRAWN = "Laws of operators and objects, each on examples that hypothesis draws"
 PARTS = ("fuzz", "states", "tests", "minors")
 # Those that this machine or build lacks are left out.
 ISAS = ("avx512", "avx2", "scalar")
@@ -64,14 +67,35 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
+def drawn() -> set[tuple[str, str]]:
+    """Module and name of the tests whose arguments hypothesis draws."""
+    found = set()
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        module = ".".join(path.relative_to(ROOT / "tests").with_suffix("").parts)
+        functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+        found |= {
+            (module, function.name)
+            for function in functions
+            if any(ast.unparse(decorator).startswith("given(") for decorator in function.decorator_list)
+        }
+    return found
+
+
 def tests(report: pathlib.Path) -> tuple[str, int]:
     """The groups, and how many tests failed, as `make test-python` reported."""
     if not report.is_file():
         raise SystemExit(f"torch_hrr: {report} is missing: make test-python")
-    ran = list(ElementTree.parse(report).iter("testcase"))
+    groups: dict[str, list[ElementTree.Element]] = {title: [] for title in (*GROUPS, DRAWN)}
+    laws = drawn()
+    for test in ElementTree.parse(report).iter("testcase"):
+        module, name = test.get("classname", "").removeprefix("tests."), test.get("name", "")
+        for title, names in GROUPS.items():
+            if module in names:
+                groups[title].append(test)
+        if (module, name.partition("[")[0]) in laws:
+            groups[DRAWN].append(test)
     rows, failures = [], 0
-    for title, names in GROUPS.items():
-        group = [test for test in ran if test.get("classname", "").removeprefix("tests.") in names]
+    for title, group in groups.items():
         kinds = collections.Counter(child.tag for test in group for child in test)
         failed = kinds["failure"] + kinds["error"]
         rows.append((title, number(len(group)), number(kinds["skipped"]), number(failed)))
@@ -86,7 +110,8 @@ def lanes() -> str:
         reasons = collections.Counter(case.holes[lane].reason for case in ALL_CASES if not case.takes(lane))
         why = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
         rows.append((meaning, number(sum(case.takes(lane) for case in ALL_CASES)), why))
-    return table("lane | overloads | others, and why", rows, left=1)
+    # The reasons are text.
+    return table("lane | overloads | others, and why", rows, left=1).replace("|---:|---:|", "|---:|---|", 1)
 
 
 def malformed() -> int:
@@ -189,6 +214,47 @@ what the file says.
 {parts["states"]}"""
 
 
+def summary(text: str) -> str:
+    """README's table: how much of what the page says was tried, and how much of it went wrong."""
+
+    def found(pattern: str) -> list[list[int]]:
+        """The numbers that stand where the pattern has #, of every match."""
+        rows = [
+            [int(each.replace(",", "")) for each in match.groups()]
+            for match in re.finditer(pattern.replace("#", r"([\d,]+)"), text, re.MULTILINE)
+        ]
+        if not rows:
+            raise ValueError(f"the page of reliability lacks {pattern}")
+        return rows
+
+    def group(word: str) -> tuple[str, str]:
+        """How many tests the group with this word in its title has, and how many failed."""
+        (title,) = (title for title in (*GROUPS, DRAWN) if word in title)
+        ((count, _, failed),) = found(rf"^\| {re.escape(title)} \| # \| # \| # \|$")
+        return number(count), number(failed)
+
+    ((calls,),) = found("has # malformed calls")
+    ((seconds, cores),) = found(r"# s on # cores \|")
+    fuzzed = found(rf"^\| (?:{'|'.join(ISAS)}) \| # \| [\d,]+ \| [\d,]+ \| # \|$")
+    ((classes, tried, _, _, different, other),) = found(r"^\| # classes.*? \| # \| # \| # \| # \| # \|$")
+    passed = re.findall(r"\d+\.\d+", re.findall(r"^Other versions of torch .*: (.*)\.$", text, re.MULTILINE)[0])
+    rows = [
+        ("malformed calls of operators, on the CPU and Meta", number(calls), group("wrong argument")[1]),
+        (
+            f"calls by arbitrary bytes, {seconds} s of libFuzzer on {cores} cores, under Clang's sanitizers",
+            number(sum(count for count, _ in fuzzed)),
+            number(sum(count for _, count in fuzzed)),
+        ),
+        (f"changed files of {classes} classes and variants", number(tried), number(different + other)),
+        ("tests of derivatives in every mode", *group("Derivatives")),
+        ("tests of equal bits, among them 1,000 repeats", *group("1,000 repeats")),
+        ("tests of `torch.compile`, `torch.export`, AOTInductor and TorchScript", *group("AOTInductor")),
+        ("tests of laws, on examples that hypothesis draws", *group("hypothesis")),
+        ("minor versions of torch under which operators and classes pass, beside the newest", number(len(passed)), "0"),
+    ]
+    return table("tried | how many | wrong", rows, left=1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True, metavar="FOLDER", help="with fuzz_operators")
@@ -219,6 +285,8 @@ def main() -> int:
     missing = set(PARTS) - parts.keys()
     if not missing:
         options.page.write_text(page(parts))
+        if options.page == PAGE:
+            update(README, {"reliability": summary(PAGE.read_text())})
     print(f"torch_hrr: not measured yet: {', '.join(sorted(missing))}" if missing else f"torch_hrr: {options.page}")
     bad = [name for name, count in failed.items() if count]
     if bad:

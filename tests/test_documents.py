@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import pytest
+import reliability
 
 import torch_hrr
 
@@ -25,6 +26,12 @@ def test_rows_of_tables_are_whole(path):
 def test_the_list_of_findings_names_every_script():
     rows = re.findall(r"^\| `(\w+\.sh)` \|", (ROOT / "findings" / "README.md").read_text(), re.MULTILINE)
     assert rows == sorted(path.name for path in (ROOT / "findings").glob("*.sh"))
+
+
+def test_the_readme_has_the_figures_of_the_page_of_reliability():
+    table = reliability.summary(reliability.PAGE.read_text())
+    assert f"<!-- reliability: begin -->\n{table}<!-- reliability: end -->" in reliability.README.read_text()
+    assert table.count("\n") == 10
 
 
 def test_the_citation_is_of_this_version():

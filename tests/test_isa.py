@@ -40,6 +40,9 @@ SAME_BITS = {
     "field_gradient",
     "_field_gradient_backward",
     "gradient_magnitude",
+    "plastic_scan",
+    "_plastic_scan_backward",
+    "_plastic_scan_tangent",
 }
 RETURNING = [case for case in FLOATING_CASES if not case.is_out]
 

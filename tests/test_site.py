@@ -53,6 +53,12 @@ def test_links_lead_somewhere(path):
         ("docs/speed.md", "speed.md", "[x](hrr.md#accuracy)", "[x](hrr.md#accuracy)"),
         ("docs/field.md", "field.md", "[x](../examples/hrr_layers.py)", "[x](gallery/hrr/hrr_layers.rst)"),
         ("docs/field.md", "field.md", "[x](../examples/encoding)", "[x](gallery/index.rst)"),
+        (
+            "docs/hierarchy.md",
+            "hierarchy.md",
+            "[x](../examples/hierarchy/laser.py)",
+            "[x](gallery/hierarchy/hierarchy_laser.rst)",
+        ),
         ("docs/field.md", "field.md", "[x](../csrc)", "x"),
         ("CONTRIBUTING.md", "project/contributing.md", "[x](docs/hrr.md)", "[x](../hrr.md)"),
         ("README.md", "start/readme.md", "![x](docs/overview.svg)", "![x](../overview.svg)"),
@@ -89,6 +95,13 @@ def test_the_gallery_names_examples_that_exist(conf):
     found = {path.relative_to(ROOT / "examples").as_posix() for path in (ROOT / "examples").rglob("*.py")}
     assert conf.EXAMPLES_RUN.keys() | conf.EXAMPLES_SHOWN.keys() <= found
     assert not conf.EXAMPLES_RUN.keys() & conf.EXAMPLES_SHOWN.keys()
+
+
+def test_no_two_examples_have_one_name_in_the_gallery(conf):
+    """Their figures lie in one folder of the site, by their names."""
+    examples = [path.relative_to(ROOT / "examples") for path in (ROOT / "examples").rglob("*.py")]
+    names = [conf.in_gallery(example).name for example in examples]
+    assert len(set(names)) == len(names) > 10
 
 
 @pytest.mark.skipif(os.environ.get("TORCH_HRR_TEST_ALL") != "1", reason="minutes: make test-all")

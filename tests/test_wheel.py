@@ -1,6 +1,7 @@
 """The wheel of this tree: complete, without rests of the build, usable from elsewhere, clear when it does not fit."""
 
 import fcntl
+import importlib.metadata
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 import torch_hrr
 from torch_hrr import _library
@@ -109,6 +111,48 @@ def test_works_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
     finished = run_python(site, tmp_path, BIND)
     assert finished.returncode == 0, finished.stderr
     assert Path(finished.stdout.strip()).is_relative_to(site)
+
+
+def needed(requirements: list[str], extras: frozenset[str] = frozenset()) -> dict[str, importlib.metadata.Distribution]:
+    """The installed distributions that requirements ask for, and what these ask for, by name."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    asked = [(text, extras) for text in requirements]
+    seen = set()
+    while asked:
+        text, extras = asked.pop()
+        requirement = Requirement(text)
+        here = requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in extras or {""})
+        if not here or (requirement.name, frozenset(requirement.extras)) in seen:
+            continue
+        seen.add((requirement.name, frozenset(requirement.extras)))
+        distribution = importlib.metadata.distribution(requirement.name)
+        found[requirement.name] = distribution
+        asked += [(more, frozenset(requirement.extras)) for more in distribution.requires or ()]
+    return found
+
+
+def test_installs_and_works_where_there_is_nothing_but_what_it_asks_for(wheel: Path, tmp_path: Path) -> None:
+    """A fresh environment with links to torch, safetensors and what these need: no NumPy, nothing of the tests."""
+    call(sys.executable, "-m", "venv", "--without-pip", tmp_path / "clean")
+    python = tmp_path / "clean" / "bin" / "python"
+    packages = Path(call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        asked = importlib.metadata.PathDistribution(zipfile.Path(archive, str(Path(metadata).parent) + "/")).requires
+    distributions = needed([text for text in asked or () if "extra ==" not in text])
+    assert {"torch", "safetensors"} <= distributions.keys() and "numpy" not in distributions
+    for distribution in distributions.values():
+        for name in {path.parts[0] for path in distribution.files or ()} - {"..", "__pycache__"}:
+            if not (packages / name).exists():
+                (packages / name).symlink_to(distribution.locate_file(name))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    # Without an index what is missing is an error.
+    call(*pip, "install", "--no-index", wheel)
+    call(*pip, "check")
+    # Isolated: neither the clone nor the environment of the tests is on the path.
+    finished = call(python, "-I", "-c", BIND, cwd=tmp_path)
+    assert Path(finished.stdout.strip()).is_relative_to(packages)
+    assert call(python, "-I", "-m", "torch_hrr", "doctor", cwd=tmp_path).stdout.endswith("nothing is wrong\n")
 
 
 def test_an_installed_package_has_its_benchmarks(wheel: Path, tmp_path: Path) -> None:
