@@ -15,7 +15,7 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /u
 DEMO_BUILD := TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),auto)
 TEST_BUILD := TORCH_HRR_ISAS=all TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) TORCH_CUDA_ARCH_LIST="$(or $(TORCH_CUDA_ARCH_LIST),8.0+PTX)"
 
-.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors reliability test-cpp test-python lint coverage bench docs onnx-tools install clean tools start
+.PHONY: demo wheel gpu-kit gpu-dry-run test test-all test-minors reliability test-cpp test-sanitized test-arm64 test-python lint coverage bench docs onnx-tools install clean tools start
 
 tools:
 	@command -v $(PYTHON) > /dev/null || { echo "torch_hrr: python3 (3.11 or later) was not found: apt-get install python3 python3-venv" >&2; exit 1; }
@@ -100,6 +100,23 @@ WHEEL_MINORS ?= 2.11 2.12 2.13 2.14 2.15
 wheel: $(VENV)/.installed
 	MAX_JOBS=$(or $(MAX_JOBS),$(JOBS)) TORCH_HRR_CUDA=$(or $(TORCH_HRR_CUDA),$(if $(NVCC),1,0)) $(PY) tests/minors.py --wheel dist $(WHEEL_MINORS)
 
+# Cross-compiles the library for arm64 and torch's wheel of it, a download of 480 MB, and runs the tests of kernels there
+# (apt-get install g++-aarch64-linux-gnu qemu-user googletest).
+ARM64 := build/arm64
+ARM64_CMAKE = cmake -G Ninja -DCMAKE_TOOLCHAIN_FILE=$(abspath cmake/aarch64.cmake)
+test-arm64: $(VENV)/.torch
+	@$(PY) -c "import shutil, sys; sys.exit(not all(map(shutil.which, ('aarch64-linux-gnu-g++', 'qemu-aarch64'))))" || \
+	  { echo "torch_hrr: apt-get install g++-aarch64-linux-gnu qemu-user googletest" >&2; exit 1; }
+	@test -d $(ARM64)/site || { rm -rf $(ARM64)/part && $(PY) -m pip download --quiet --no-deps --only-binary :all: \
+	  --platform manylinux_2_28_aarch64 --dest $(ARM64) "$(TORCH)" && \
+	  $(PY) -m zipfile -e $(ARM64)/torch-*.whl $(ARM64)/part && mv $(ARM64)/part $(ARM64)/site; }
+	$(ARM64_CMAKE) -S /usr/src/googletest -B $(ARM64)/googletest -DCMAKE_INSTALL_PREFIX=$(abspath $(ARM64)/root) > /dev/null
+	cmake --build $(ARM64)/googletest --target install --parallel $(JOBS) > /dev/null
+	$(ARM64_CMAKE) -S . -B $(ARM64)/build -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_CUDA_ON_HOST=OFF \
+	  -DTORCH_HRR_WERROR=ON -DCMAKE_FIND_ROOT_PATH=$(abspath $(ARM64)/root) -DTORCH_HRR_TORCH_ROOT=$(abspath $(ARM64)/site/torch)
+	cmake --build $(ARM64)/build --target torch_hrr kernel_tests --parallel $(JOBS)
+	ctest --test-dir $(ARM64)/build --output-on-failure --parallel $(JOBS) -R '^kernels\.'
+
 # A folder for a machine with a GPU, which then compiles nothing: docs/dev/gpu.md.
 GPU_KIT ?= build/gpu-kit
 GPU_TORCH ?= 2.11
@@ -118,27 +135,32 @@ gpu-dry-run: $(VENV)/.installed
 # versions of torch, and the CPU kernels under sanitizers.
 test-all: export TORCH_HRR_TEST_ALL := 1
 test-all: CMAKE_ARGS += -DCUDA_ON_HOST_PLAIN=ON
-test-all: $(VENV)/.test-tools $(VENV)/.docs-tools onnx-tools test
+test-all: $(VENV)/.test-tools $(VENV)/.docs-tools onnx-tools test test-sanitized
 	$(BUILD)/tests/cpp/kernel_tests --gtest_also_run_disabled_tests '--gtest_filter=*DISABLED_*' --gtest_brief=1
 	TORCH_HRR_TEST_ALL=0 $(MAKE) test-minors
+
+TORCH_ROOT = $$($(PY) -c 'import torch; print(torch.__path__[0])')
+# Those of the CUDA kernels on the host are a part of test-cpp.
+test-sanitized: $(VENV)/.torch
 	cmake -G Ninja -S . -B build/sanitize -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 -DTORCH_HRR_SANITIZE=address,undefined \
-	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
+	  -DTORCH_HRR_CUDA_ON_HOST=OFF "-DTORCH_HRR_TORCH_ROOT=$(TORCH_ROOT)"
 	cmake --build build/sanitize --target kernel_tests --parallel $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure --parallel $(JOBS) -R '^kernels\.'
 
 # Writes docs/reliability.md and README's table of it: fuzzing of the operators, changed files, what test-python reports
-# of malformed calls and repeats, the other minors. Three hours on two cores, one of them for the fuzzer. It needs Clang
-# with libFuzzer.
+# of malformed calls and repeats, kernels under sanitizers, the other minors. Three hours on two cores, one of them for
+# the fuzzer. It needs Clang with libFuzzer.
 CLANG ?= $(or $(shell command -v clang++),clang++-14)
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 3600
 MUTATIONS ?= 10000
-reliability: test-python
+reliability: test-cpp test-sanitized test-python
 	cmake -G Ninja -S . -B $(FUZZ) -DCMAKE_CXX_COMPILER=$(CLANG) -DTORCH_HRR_TESTS=ON -DTORCH_HRR_CUDA=0 \
 	  -DTORCH_HRR_CUDA_ON_HOST=OFF -DTORCH_HRR_SANITIZE=address,undefined,fuzzer-no-link \
-	  "-DTORCH_HRR_TORCH_ROOT=$$($(PY) -c 'import torch; print(torch.__path__[0])')"
+	  "-DTORCH_HRR_TORCH_ROOT=$(TORCH_ROOT)"
 	cmake --build $(FUZZ) --target fuzz_operators --parallel $(JOBS)
-	$(PY) tests/reliability.py --build $(FUZZ) --report $(REPORTS)/python/tests.xml --seconds $(FUZZ_SECONDS) --mutations $(MUTATIONS) --minors $(MINORS)
+	$(PY) tests/reliability.py --build $(FUZZ) --report $(REPORTS)/python/tests.xml \
+	  --programs $(REPORTS)/cpp build/sanitize/reports/cpp --seconds $(FUZZ_SECONDS) --mutations $(MUTATIONS) --minors $(MINORS)
 
 # Lines and branches of kernels/ and csrc/ that the C++ tests of kernels and operators and the operators' Python tests
 # reach, in a separate build. Branches that only exceptions take do not count. COVERAGE_TESTS= leaves Python out.

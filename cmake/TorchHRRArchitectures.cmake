@@ -16,6 +16,7 @@ set(TORCH_HRR_NAMED_Ada 8.9+PTX)
 set(TORCH_HRR_NAMED_Hopper 9.0+PTX)
 set(TORCH_HRR_NAMED_Blackwell 10.0 10.3 12.0 12.1+PTX)
 set(TORCH_HRR_NAMED_Blackwell+Tegra 11.0)
+set(TORCH_HRR_NAMED_Rubin 10.7+PTX)
 
 # result = the capabilities of this machine's GPUs, such as "8.6;9.0+PTX"
 function(torch_hrr_native_architectures result)

@@ -1,6 +1,7 @@
 """Measures how operators and saved states bear what they should not be given: docs/reliability.md and README's table.
 
-    python tests/reliability.py --build FOLDER --report FILE [--seconds 3600] [--mutations 10000] [--minors 2.11 ...]
+    python tests/reliability.py --build FOLDER --report FILE --programs FOLDER ... [--seconds 3600]
+        [--mutations 10000] [--minors 2.11 ...]
     python tests/reliability.py --build FOLDER --report FILE --only fuzz states    keeps what was measured of the others
 
 `make reliability` builds the fuzzer with Clang's AddressSanitizer, UndefinedBehaviorSanitizer and libFuzzer. What fails
@@ -53,6 +54,12 @@ GROUPS = {
     ),
 }
 DRAWN = "Laws of operators and objects, each on examples that hypothesis draws"
+# The same of GoogleTest's programs.
+SANITIZED = {
+    "CPU kernels of every instruction set under AddressSanitizer and UndefinedBehaviorSanitizer": "kernels",
+    "CUDA kernels, run on the host, under these two": "cuda_on_host_tests_san",
+    "CUDA kernels, run on the host, under ThreadSanitizer": "cuda_on_host_tests_race",
+}
 PARTS = ("fuzz", "states", "tests", "minors")
 # Those that this machine or build lacks are left out.
 ISAS = ("avx512", "avx2", "scalar")
@@ -81,11 +88,9 @@ def drawn() -> set[tuple[str, str]]:
     return found
 
 
-def tests(report: pathlib.Path) -> tuple[str, int]:
-    """The groups, and how many tests failed, as `make test-python` reported."""
-    if not report.is_file():
-        raise SystemExit(f"torch_hrr: {report} is missing: make test-python")
-    groups: dict[str, list[ElementTree.Element]] = {title: [] for title in (*GROUPS, DRAWN)}
+def tests(report: pathlib.Path, programs: Sequence[pathlib.Path]) -> tuple[str, int]:
+    """The groups, and how many tests failed, as the reports say of Python and of C++ programs."""
+    groups: dict[str, list[ElementTree.Element]] = {title: [] for title in (*GROUPS, DRAWN, *SANITIZED)}
     laws = drawn()
     for test in ElementTree.parse(report).iter("testcase"):
         module, name = test.get("classname", "").removeprefix("tests."), test.get("name", "")
@@ -94,6 +99,13 @@ def tests(report: pathlib.Path) -> tuple[str, int]:
                 groups[title].append(test)
         if (module, name.partition("[")[0]) in laws:
             groups[DRAWN].append(test)
+    for title, program in SANITIZED.items():
+        for path in (path for folder in programs for path in folder.glob(f"{program}.*.xml")):
+            # Without those that are disabled.
+            groups[title] += [test for test in ElementTree.parse(path).iter("testcase") if test.get("status") == "run"]
+    empty = [title for title, group in groups.items() if not group]
+    if empty:
+        raise SystemExit(f"torch_hrr: no test was reported of: {'; '.join(empty)}")
     rows, failures = [], 0
     for title, group in groups.items():
         kinds = collections.Counter(child.tag for test in group for child in test)
@@ -204,8 +216,6 @@ raises (`project_` may end in the round that meets a false reference); and retur
 Most calls are also asked for a first, a second or a forward derivative.
 
 {parts["fuzz"]}
-`make test-all` runs the tests of the CPU kernels under sanitizers, `make test` those of the CUDA kernels on the host.
-
 ## Changed files
 
 Mutations of a file of every class that saves: bytes damaged, and content changed and sealed anew. What loads must say
@@ -228,10 +238,10 @@ def summary(text: str) -> str:
         return rows
 
     def group(word: str) -> tuple[str, str]:
-        """How many tests the group with this word in its title has, and how many failed."""
-        (title,) = (title for title in (*GROUPS, DRAWN) if word in title)
-        ((count, _, failed),) = found(rf"^\| {re.escape(title)} \| # \| # \| # \|$")
-        return number(count), number(failed)
+        """How many tests the groups with this word in their titles have, and how many failed."""
+        titles = [title for title in (*GROUPS, DRAWN, *SANITIZED) if word in title]
+        counts = [found(rf"^\| {re.escape(title)} \| # \| # \| # \|$")[0] for title in titles]
+        return number(sum(count for count, _, _ in counts)), number(sum(failed for _, _, failed in counts))
 
     ((calls,),) = found("has # malformed calls")
     ((seconds, cores),) = found(r"# s on # cores \|")
@@ -248,6 +258,7 @@ def summary(text: str) -> str:
         (f"changed files of {classes} classes and variants", number(tried), number(different + other)),
         ("tests of derivatives in every mode", *group("Derivatives")),
         ("tests of equal bits, among them 1,000 repeats", *group("1,000 repeats")),
+        ("tests of kernels under sanitizers, CUDA kernels on the host", *group("kernels")),
         ("tests of `torch.compile`, `torch.export`, AOTInductor and TorchScript", *group("AOTInductor")),
         ("tests of laws, on examples that hypothesis draws", *group("hypothesis")),
         ("minor versions of torch under which operators and classes pass, beside the newest", number(len(passed)), "0"),
@@ -259,6 +270,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True, metavar="FOLDER", help="with fuzz_operators")
     parser.add_argument("--report", type=pathlib.Path, required=True, help="tests.xml of make test-python")
+    help = "reports of make test-cpp and make test-sanitized"
+    parser.add_argument("--programs", type=pathlib.Path, nargs="+", default=(), metavar="FOLDER", help=help)
     parser.add_argument("--seconds", type=int, default=3600, help="of fuzzing")
     parser.add_argument("--mutations", type=int, default=10000, help="of a file of each class")
     parser.add_argument("--minors", nargs="*", default=[], metavar="MINOR", help="of torch, to test as well")
@@ -276,7 +289,7 @@ def main() -> int:
         measures = {
             "fuzz": lambda: fuzz(build, options.seconds, options.jobs, folder),
             "states": lambda: states(options.mutations, folder),
-            "tests": lambda: tests(options.report),
+            "tests": lambda: tests(options.report, options.programs),
             "minors": lambda: minors(options.minors),
         }
         for name in options.only or PARTS:

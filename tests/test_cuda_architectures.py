@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from torch.utils import cpp_extension
 
 SCRIPT = Path(__file__).parents[1] / "cmake" / "TorchHRRArchitectures.cmake"
 CALL = """
@@ -49,6 +50,16 @@ def architectures(directory, asked, known=CUDA_13_0, path=None):
 def test_entries(tmp_path, asked, expected):
     done = architectures(tmp_path, asked)
     assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+
+
+@pytest.mark.parametrize("asked", ["8.0;9.0+PTX", "9.0a 12.0", "Ampere", "Ampere+Tegra", "Ada", "Hopper", "Blackwell",
+                                   "Blackwell+Tegra", "Rubin"])  # fmt: skip
+def test_entries_are_what_torch_makes_of_them(tmp_path, monkeypatch, asked):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", asked)
+    wanted = {flag.split(",code=")[1] for flag in cpp_extension._get_cuda_arch_flags()}
+    found = architectures(tmp_path, asked, CUDA_13_0 + "sm_107\n").stdout.strip().split(";")
+    code = {f"sm_{name.removesuffix('-real')}" for name in found}
+    assert code | {f"compute_{name}" for name in found if not name.endswith("-real")} == wanted
 
 
 def test_release_is_what_nvcc_knows_of_it(tmp_path):
