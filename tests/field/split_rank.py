@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import main
+from torch.distributed.tensor import DeviceMesh, DTensor, Shard
 
 from torch_hrr import field
 
@@ -167,8 +168,16 @@ def check_refusals(rank, ranks, group=None):
     for call in (other.gather, lambda: other.evolve(0.1, 0.1)):
         with pytest.raises(ValueError, match=r"arguments must be the same on all ranks, got .*torch.float"):
             call()
-    with pytest.raises(ValueError, match="planes must hold data, got a meta" if mine else "another rank are wrong"):
+    mesh = DeviceMesh.from_group(group or dist.group.WORLD, "cpu")
+    shared = DTensor.from_local(before, mesh, [Shard(0)])
+    with pytest.raises(TypeError if mine else ValueError, match="this rank's own, got a DTensor" if mine else "wrong"):
+        field.SplitField(shared if mine else before, group)
+    with pytest.raises(TypeError if mine else ValueError, match="this rank's own, got a DTensor" if mine else "wrong"):
+        split.evolved(shared if mine else before, 0.1, 0.1)
+    match = "planes of all ranks must have the same other sizes and dtype, got .* on meta"
+    with pytest.raises(ValueError, match=match if mine else match.removesuffix("meta")):
         field.SplitField(before.to("meta") if mine else before, group)
+    assert field.SplitField(before.to("meta"), group).depth == split.depth
     assert torch.equal(split.planes, before)
     folder = pathlib.Path(sys.argv[1]).parent / f"kept-{ranks}"
     split.save(folder, {"steps": 3})

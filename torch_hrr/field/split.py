@@ -13,7 +13,6 @@ from torch import Tensor
 from torch_hrr._checks import (
     FLOATING,
     check_bool,
-    check_data,
     check_floating,
     checked_path,
     integer,
@@ -22,7 +21,7 @@ from torch_hrr._checks import (
     tensor,
 )
 from torch_hrr._folder import Kind, joined, read, write
-from torch_hrr._ranks import Ranks, answered
+from torch_hrr._ranks import Ranks, answered, check_own
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
@@ -215,6 +214,7 @@ class SplitField(DescribedModule):
             nonlocal planes
             planes = placed("evolved", "planes", planes, self._state.device)
             check_floating("evolved", "planes", planes)
+            check_own("evolved", "planes", planes)
             own = self.planes
             if planes.shape != own.shape or planes.dtype != own.dtype or planes.device != own.device:
                 wanted = f"{[*own.shape]}, {own.dtype}, on {own.device}"
@@ -484,27 +484,28 @@ class SplitField(DescribedModule):
         try:
             planes = tensor(op, "planes", planes)
             check_floating(op, "planes", planes)
-            check_data(op, "planes", planes)
+            check_own(op, "planes", planes)
             if planes.dim() < 4 or planes.shape[_DEPTH] < 1:
                 text = f"planes must have sizes [..., d, H, W, C] with d at least 1, got {[*planes.shape]}"
                 raise ValueError(f"{op}: {text}")
             halo = integer(op, "halo", halo, 1)
         except (TypeError, ValueError) as error:
             problem = error
-        wrong = [-1, 0, 0]
+        wrong = [-1, 0, 0, 0]
         # Not that of the planes, which may be wrong.
         device = self._ranks.device
-        kinds = self._ranks.gathered(wrong if problem else [planes.dim(), FLOATING.index(planes.dtype), halo], device)
+        own = wrong if problem else [planes.dim(), FLOATING.index(planes.dtype), planes.is_meta, halo]
+        kinds = self._ranks.gathered(own, device)
         if problem is not None:
             raise problem
         if wrong in kinds:
             raise ValueError(f"{op}: arguments of another rank are wrong: its error says how")
-        same = all(kind[:2] == kinds[0][:2] for kind in kinds)
+        same = all(kind[:3] == kinds[0][:3] for kind in kinds)
         sizes = self._ranks.gathered(list(planes.shape), device) if same else []
         counts = [own.pop(_DEPTH) for own in sizes]
         if not same or any(own != sizes[0] for own in sizes):
-            text = f"planes of all ranks must have the same other sizes and dtype, got {[*planes.shape]}"
-            raise ValueError(f"{op}: {text}")
+            found = f"{[*planes.shape]}, {planes.dtype}, on {planes.device}"
+            raise ValueError(f"{op}: planes of all ranks must have the same other sizes and dtype, got {found}")
         if any(kind != kinds[0] for kind in kinds) or halo > min(counts):
             text = f"halo must be the same on all ranks and at most {min(counts)}, the planes of one, got {halo}"
             raise ValueError(f"{op}: {text}")
