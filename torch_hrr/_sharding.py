@@ -179,14 +179,18 @@ def drawn_beside(drawn: Tensor, other: Tensor) -> Tensor:
     return distribute_tensor(drawn, mesh, [Replicate()] * mesh.ndim)
 
 
+def write(tensor: Tensor, values: Tensor) -> None:
+    """Writes values into a tensor, both DTensors or neither."""
+    if hasattr(tensor, "placements") and hasattr(values, "placements"):
+        # torch would copy no dimension that is shorter than the mesh into one that is divided.
+        values = cast(Any, values).redistribute(placements=tensor.placements)
+    tensor.copy_(values)
+
+
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Writes values into a tensor; where it is divided, those of the first rank."""
-    given = drawn_beside(values, tensor)
-    if hasattr(tensor, "placements"):
-        # torch would copy no dimension that is shorter than the mesh into one that is divided.
-        given = cast(Any, given).redistribute(placements=cast(Any, tensor).placements)
     with torch.no_grad():
-        tensor.copy_(given)
+        write(tensor, drawn_beside(values, tensor))
 
 
 def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:
