@@ -259,8 +259,11 @@ def large() -> dict[str, tuple[Callable[[int], Cost], str]]:
         "the same by planes, halo 4: step": (functools.partial(planes, 4), "1/4"),
         "brain of a field 256 x 256 x 256 x 64: cycle": (functools.partial(cost_of_cycle, 256, side, 64), "6"),
         "memory 100000000 x 512, 100 queries, top 10: call": (functools.partial(cost_of_search, 10**8, 100, 10), "2"),
-        "area of 10000000, k = 3000, p = 0.001: round": (functools.partial(cost_of_round, 10**7, 3000, 0.001, 10), "1"),
-        "area of 100000000, k = 3000, p = 0.001: round": (
+        "area of 10000000, k = 3000, p = 0.001, CPUs: round": (
+            functools.partial(cost_of_round, 10**7, 3000, 0.001, 10),
+            "1",
+        ),
+        "area of 100000000, k = 3000, p = 0.001, CPUs: round": (
             functools.partial(cost_of_round, 10**8, 3000, 0.001, 10),
             "1",
         ),
