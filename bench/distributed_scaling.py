@@ -4,18 +4,22 @@
 
 Nothing is timed. Work is rows bound, planes of a field or of a brain's field stepped, items searched, or neurons of an
 area whose synapses are drawn, on the rank that has most; bytes are those that the rank that sends most hands to
-torch.distributed in a step. `--update` writes the table of docs/distributed.md.
+torch.distributed in a step. For many ranks both are computed, by formulas that give what is counted. `--update` writes
+the tables of docs/distributed.md.
 """
 
 import argparse
 import contextlib
 import datetime
+import functools
+import itertools
+import math
 import multiprocessing
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -182,6 +186,111 @@ def cases() -> dict[str, tuple[Callable[[int, bool], tuple[float, float]], int]]
     return made
 
 
+class Cost(NamedTuple):
+    """Of the busiest of some ranks, in a call, step, cycle or round."""
+
+    work: float
+    sent: float
+    received: float
+
+
+def cost_of_rows(rows: int, dim: int, ranks: int) -> Cost:
+    """Rows bound with a role that all share, whose gradient is an all-reduce."""
+    sent = 4 * dim if ranks > 1 else 0
+    return Cost(math.ceil(rows / ranks), sent, sent)
+
+
+def cost_of_planes(depth: int, plane: tuple[int, ...], halo: int, ranks: int) -> Cost:
+    """A step of a field divided by planes, `halo` of which travel for as many steps."""
+    beside = min(ranks - 1, 2)
+    sent = beside * 4 * math.prod(plane)
+    return Cost(math.ceil(depth / ranks) + beside * (halo - 1) / 2, sent, sent)
+
+
+def cost_of_cycle(depth: int, plane: tuple[int, int], channels: int, ranks: int) -> Cost:
+    """A cycle of a field's brain, whose planes are whole blocks of 64 places."""
+    if ranks == 1:
+        return Cost(depth, 0, 0)
+    planes, places = math.ceil(depth / ranks), math.prod(plane)
+    travel = cost_of_planes(depth, (*plane, channels), 1, ranks).sent
+    # Means, moments, and what ranks tell one another.
+    gathered = 4 * (places * planes + channels) + 16 * channels * (places * planes // 64) + 72
+    return Cost(planes, travel + gathered, travel + (ranks - 1) * gathered)
+
+
+def cost_of_search(items: int, queries: int, top: int, ranks: int) -> Cost:
+    """A call of a divided memory in float32."""
+    sent = 24 + 12 * queries * top if ranks > 1 else 0
+    return Cost(math.ceil(items / ranks), sent, (ranks - 1) * sent)
+
+
+def cost_of_round(n: int, k: int, p: float, rounds: int, ranks: int) -> Cost:
+    """A round, of a call of several, of an area, whose first candidates do not all win."""
+    width = block_width(p)
+    size = width if n >= ranks * width else 1
+    ends = [round(n / size * rank / ranks) * size for rank in range(ranks)] + [n]
+    # A block is drawn from its start.
+    drawn = max(end - first // width * width for first, end in itertools.pairwise(ends))
+    share = math.ceil(k / ranks)
+    count = min(k, share + min(share, max(512, 4 * math.isqrt(share))) + 64)
+    sent = 12 * (count + count % 2) + 8 + 24 / rounds if ranks > 1 else 0
+    return Cost(drawn, round(sent), round((ranks - 1) * sent))
+
+
+def formulas() -> dict[str, tuple[Callable[[int, int], Cost], int]]:
+    """What gives the figures of `cases`, of ranks and of how many times the problem."""
+    costs: list[Callable[[int, int], Cost]] = [lambda ranks, times: cost_of_rows(ROWS * times, DIM, ranks)]
+    for halo in HALOS:
+        costs.append(lambda ranks, times, halo=halo: cost_of_planes(PLANES * times, PLANE, halo, ranks))  # type: ignore[misc]
+    costs.append(lambda ranks, times: cost_of_cycle(PLANES * times, PLANE[:2], CHANNELS, ranks))
+    costs.append(lambda ranks, times: cost_of_search(ROWS * times, QUERIES, TOP, ranks))
+    neurons = BLOCKS * block_width(DENSITY)
+    costs.append(lambda ranks, times: cost_of_round(neurons * times, WINNERS, DENSITY, ROUNDS, ranks))
+    return {name: (cost, whole) for (name, (_, whole)), cost in zip(cases().items(), costs, strict=True)}
+
+
+def large() -> dict[str, tuple[Callable[[int], Cost], str]]:
+    """Problems of many GPUs, and how many messages one takes: the last word of each name is what is done once."""
+    planes, side = functools.partial(cost_of_planes, 512, (512, 512, 64)), (256, 256)
+    return {
+        "bind 1048576 x 4096, backward too: call": (functools.partial(cost_of_rows, 2**20, 4096), "1"),
+        "field 512 x 512 x 512 x 64, by channels: step": (lambda ranks: Cost(64 / ranks, 0, 0), "0"),
+        "the same by planes, halo 1: step": (functools.partial(planes, 1), "1"),
+        "the same by planes, halo 4: step": (functools.partial(planes, 4), "1/4"),
+        "brain of a field 256 x 256 x 256 x 64: cycle": (functools.partial(cost_of_cycle, 256, side, 64), "6"),
+        "memory 100000000 x 512, 100 queries, top 10: call": (functools.partial(cost_of_search, 10**8, 100, 10), "2"),
+        "area of 10000000, k = 3000, p = 0.001, CPUs: round": (
+            functools.partial(cost_of_round, 10**7, 3000, 0.001, 10),
+            "1",
+        ),
+        "area of 100000000, k = 3000, p = 0.001, CPUs: round": (
+            functools.partial(cost_of_round, 10**8, 3000, 0.001, 10),
+            "1",
+        ),
+    }
+
+
+def computed() -> str:
+    """The table of more ranks than there are to count on."""
+    rows = []
+    for name, (cost, messages) in large().items():
+        alone = cost(1).work
+        for ranks in (8, 64):
+            found = cost(ranks)
+            excess = f"{100 * (found.work * ranks / alone - 1):.0f} %"
+            rows.append((name, str(ranks), excess, shown(found.sent), shown(found.received), messages))
+    head = "problem: what is done once | ranks | work over 1/ranks | a rank sends | a rank receives | messages"
+    return table(head, rows, left=1)
+
+
+def shown(count: float) -> str:
+    """Bytes, to three digits."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:g} B"
+
+
 def run(rank: int, ranks: int, rendezvous: str, results: Any) -> None:
     """One rank of a group: the largest figures of all ranks, from the first."""
     torch.set_num_threads(1)
@@ -235,8 +344,9 @@ def main(argv: Sequence[str] | None = None) -> str:
     head = "case | ranks | strong: work | over 1/ranks | bytes sent | weak: work | over one rank's | bytes sent"
     made = table(head, rows, left=1)
     print(made)
+    print(computed())
     if options.update:
-        update(PAGE, {"scaling": made})
+        update(PAGE, {"scaling": made, "computed": computed()})
     return made
 
 

@@ -90,6 +90,7 @@ EXAMPLES_RUN = {
 }
 # Examples that it shows and does not run. One that neither table names is shown, too.
 EXAMPLES_SHOWN = {
+    "distributed/divided_table.py": "it needs torchrun and several processes",
     "distributed/split_field.py": "it needs torchrun and several processes",
     "encoding/acceleration.py": "its figures are times, which differ from machine to machine",
     "encoding/next_character.py": "a reservoir that says anything of use takes a minute",

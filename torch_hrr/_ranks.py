@@ -169,6 +169,12 @@ class Ranks:
         return cast(_Result, result)
 
 
+def check_own(op: str, argument: str, tensor: Tensor) -> None:
+    """Raises TypeError for a DTensor, whose sizes are those of all ranks."""
+    if hasattr(tensor, "placements"):
+        raise TypeError(f"{op}: {argument} must be this rank's own, got a DTensor: give its to_local()")
+
+
 class Calls:
     """The collective calls of an object: before each, ranks compare its arguments and all that they agreed on so far.
 

@@ -31,7 +31,10 @@ _LINEAR: dict[str, tuple[str, ...]] = {
     "permute": ("a",),
     "superpose": ("vectors", "weights"),
     "bind_superpose": ("a", "b", "weights"),
+    "rotate": ("x",),
     "field_evolve": ("field",),
+    "_field_evolve_part": ("field",),
+    "field_gradient": ("field",),
     "_bind_backward": ("grad",),
     "_unbind_backward": ("grad",),
     "_bind_normalize_backward": ("grad",),
@@ -40,6 +43,8 @@ _LINEAR: dict[str, tuple[str, ...]] = {
     "_unitary_jacobian": ("v",),
     "_bind_power_backward": ("grad",),
     "_sinusoidal_features_backward": ("grad",),
+    "_field_gradient_backward": ("derivatives",),
+    "_k_cap_backward": ("grad",),
 }
 """The operands in each of which an operator is linear, the others held: a sum over ranks passes through it."""
 _ADDS_TERMS = ("superpose", "bind_superpose")
@@ -51,9 +56,9 @@ _ROW_RULES = ("hebb", "oja", "bcm")
 """Rules by which a unit learns from its inputs and its output, whatever other units do."""
 
 
-def _is_linear(values: dict[str, Any]) -> bool:
+def _is_linear(name: str, values: dict[str, Any]) -> bool:
     """Whether these arguments leave an operator of `_LINEAR` linear."""
-    return not values.get("normalize") and not values.get("noise")
+    return not (name in _ADDS_TERMS and values.get("normalize")) and not values.get("noise")
 
 
 def _scan_choices(name: str, values: dict[str, Any], arguments: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
@@ -134,7 +139,7 @@ def _rule(operator: Any, trailing: tuple[int, ...]) -> Callable[..., Sequence[tu
         batch = max((len(shape) - own for shape, own in given.values() if own >= 0), default=0)
         apart = [*range(batch), *([batch + _CHANNELS[name]] if name in _CHANNELS else [])]
         choices += [([Shard(dimension)] * results, divided(dimension - batch)) for dimension in apart]
-        if name in _LINEAR and _is_linear(values):
+        if name in _LINEAR and _is_linear(name, values):
             names = {schema.arguments[i].name: i for i in given}
             for linear in (names[operand] for operand in _LINEAR[name] if operand in names):
                 alone = [
@@ -174,10 +179,18 @@ def drawn_beside(drawn: Tensor, other: Tensor) -> Tensor:
     return distribute_tensor(drawn, mesh, [Replicate()] * mesh.ndim)
 
 
+def write(tensor: Tensor, values: Tensor) -> None:
+    """Writes values into a tensor, both DTensors or neither."""
+    if hasattr(tensor, "placements") and hasattr(values, "placements"):
+        # torch would copy no dimension that is shorter than the mesh into one that is divided.
+        values = cast(Any, values).redistribute(placements=tensor.placements)
+    tensor.copy_(values)
+
+
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Writes values into a tensor; where it is divided, those of the first rank."""
     with torch.no_grad():
-        tensor.copy_(drawn_beside(values, tensor))
+        write(tensor, drawn_beside(values, tensor))
 
 
 def rows_on_every_rank(op: str, ids: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:

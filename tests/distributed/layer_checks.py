@@ -49,6 +49,8 @@ def rows(*sizes):
 # A model and what makes a batch of 4.
 MODELS = {
     "Bind": (lambda: hrr.Bind(8, 3), rows(3, 8)),
+    # Of a row that one rank has and the other lacks.
+    "Bind of one role": (lambda: hrr.Bind(8), rows(3, 8)),
     "Unbind": (lambda: hrr.Unbind(8, 3), rows(3, 8)),
     "BindSuperpose": (lambda: hrr.BindSuperpose(8, 3, True, True), rows(3, 8)),
     "HRRAttention": (lambda: hrr.HRRAttention(8, 2, True), rows(5, 8)),
@@ -60,6 +62,12 @@ MODELS = {
     "LearnableFrequencies": (lambda: embedder(learnable_frequencies=True), lambda: torch.randint(9, (4, 6))),
     "RelativePositionBias": (Biased, rows(2, 5, 5)),
     "BitLinear": (lambda: hierarchy.BitLinear(8, 4), rows(8)),
+    "FractionalPowerEncoder": (lambda: with_embedding(hrr.FractionalPowerEncoder(8, 12, seed=1)), rows(8)),
+    "ProjectionEncoder": (lambda: with_embedding(hrr.ProjectionEncoder(8, 12, seed=1)), rows(8)),
+    "SinusoidEncoder": (lambda: with_embedding(hrr.SinusoidEncoder(8, 12, seed=1)), rows(8)),
+    "HebbianCore": (lambda: with_embedding(hierarchy.HebbianCore(8, 5, "bcm", seed=1)), rows(8)),
+    "ReactiveLayer": (lambda: with_embedding(hierarchy.ReactiveLayer(8, 5, seed=1)), rows(8)),
+    "SoftHebb": (lambda: with_embedding(hierarchy.SoftHebb(8, 5, seed=1)), rows(8)),
 }
 
 

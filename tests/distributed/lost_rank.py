@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from ranks import main
 
-from torch_hrr import assembly, field
+from torch_hrr import assembly, field, hrr
 
 ARGUMENTS = {"decay": 0.05, "diffusion": 0.1, "noise": 0.2}
 STEPS, EVERY, LOST_AT = 8, 2, 5
@@ -45,6 +45,7 @@ def check(rank):
     brain.add_area("A", 30, 3)
     robot = field.SplitFieldBrain(2, 1, spatial=4, channels=5, device="cpu")
     robot.step(torch.ones(2))
+    memory = hrr.SplitMemory(torch.eye(4))
     begun = time.monotonic()
     with pytest.raises(RuntimeError, match=r"SplitField: a rank is lost, or did not answer within the group's timeout"):
         run(split, field.random_key(3), 0, folder)
@@ -52,6 +53,8 @@ def check(rank):
         brain.add_stimulus("s", 3)
     with pytest.raises(RuntimeError, match="SplitFieldBrain: a rank is lost"):
         robot.step(torch.ones(2))
+    with pytest.raises(RuntimeError, match="SplitMemory: a rank is lost"):
+        memory.cleanup(torch.ones(4))
     # The group's timeout is a minute; a connection that is closed says so at once.
     assert time.monotonic() - begun < 50
     (folder / f"told-{rank}").touch()

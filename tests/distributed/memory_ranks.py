@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from ranks import main
 from torch.autograd import forward_ad
+from torch.distributed.tensor import DeviceMesh, DTensor, Replicate
 
 from torch_hrr import IntegrityError, hrr
 from torch_hrr._ranks import GATHER
@@ -135,8 +136,10 @@ def check_errors(group):
     split, _ = both(group)
     mine = dist.get_rank(group) == 1
     query = queries()[0]
+    shared = DTensor.from_local(query, DeviceMesh.from_group(group or dist.group.WORLD, "cpu"), [Replicate()])
     for wrong, error, match in (
         (lambda: split.cleanup(query[:, :-1]), ValueError, "last dimension"),
+        (lambda: split.cleanup(shared), TypeError, r"query must be .*, got a DTensor: give its full_tensor\(\)"),
         (lambda: split.cleanup(query, 24), ValueError, "top_k must be 1 to 23"),
         (lambda: split.cleanup(query, 1.5), TypeError, "top_k must be an int"),
         (lambda: split.cleanup("query"), TypeError, "query must be"),
@@ -156,6 +159,7 @@ def check_errors(group):
         (lambda: hrr.SplitMemory(torch.ones(2, DIM), ["a", "a"], group), ValueError, "different"),
         (lambda: hrr.SplitMemory(torch.ones(2, DIM, device="meta"), None, group), ValueError, "data"),
         (lambda: hrr.SplitMemory([[1.0]], None, group), TypeError, "vectors must be"),
+        (lambda: hrr.SplitMemory(shared, None, group), TypeError, "vectors must be this rank's own, got a DTensor"),
         (lambda: hrr.SplitMemory(torch.ones(2, DIM), None, group), ValueError, "same on all ranks, got .*names"),
         (lambda: hrr.SplitMemory(torch.ones(2, 7), ["a", "b"], group), ValueError, "same on all ranks"),
         (lambda: hrr.SplitMemory(torch.ones(2, DIM).half(), ["a", "b"], group), ValueError, "same on all ranks"),

@@ -3,7 +3,7 @@
 import torch
 from cases import ALL_CASES, SYSTEMS
 from cases.base import as_tuple, build, floating
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
 
 import torch_hrr
@@ -125,6 +125,7 @@ def check_public(rank, mesh):
         lambda x, y: hrr.superpose(hrr.bind(x, y)),
         lambda x, y: hrr.permute(hrr.unitary(x), 3),
         lambda x, y: encoding.rotate(x, places if x is divided else places.full_tensor()),
+        lambda x, y: encoding.rope(x),
         lambda x, y: torch_hrr.assembly.k_winners(x, 3)[1],
         lambda x, y: encoding.sinusoidal_encoding(x[..., 0], 6),
     ):
@@ -191,6 +192,50 @@ def check_public(rank, mesh):
     assert same(noisy, field.evolve(fields, 0.1, 0.1, noise=0.5))
 
 
+def check_meshes():
+    """Meshes of two dimensions, dimensions that one of them divides unevenly, and both derivatives."""
+    torch.manual_seed(2)
+    for sizes in ((2, 1), (1, 2)):
+        mesh = init_device_mesh("cpu", sizes)
+        for rows in (5, 1):
+            given = torch.randn(rows, 3, 8), torch.randn(8)
+            drawn = torch.randn(rows, 3, 8)
+            found = []
+            for places in (None, (Shard(0), Shard(1)), (Shard(1), Shard(0)), (Shard(0), Replicate())):
+
+                def put(tensor, placements, is_whole=places is None, mesh=mesh):
+                    return tensor.clone() if is_whole else distribute_tensor(tensor, mesh, placements)
+
+                x = put(given[0], places).requires_grad_()
+                role = put(given[1], [Replicate()] * 2)
+                turned = encoding.rotate(hrr.bind(hrr.normalize(x), role))
+                (first,) = torch.autograd.grad(turned, x, put(drawn, places), create_graph=True)
+                (second,) = torch.autograd.grad(first.square().sum(), x)
+                found.append([each.detach() for each in (turned, first, second)])
+            for divided in found[1:]:
+                assert all(map(same, divided, found[0]))
+
+
+def check_compiled(mesh):
+    """A graph of divided tensors has the bits of what it was made of, and its result is as divided."""
+    rows, role = torch.randn(5, 3, 8), torch.randn(8)
+    programs = (
+        lambda x, y: torch_hrr.assembly.k_winners(encoding.rope(hrr.superpose(hrr.bind(x, y)[:, None])), 3)[0],
+        lambda x, y: field.evolve(x.view(5, 3, 1, 1, 8), 0.1, 0.1, steps=2) * y,
+    )
+    for program in programs:
+        found = []
+        for run in (program, torch.compile(program, backend="aot_eager", fullgraph=True)):
+            x = distribute_tensor(rows, mesh, [Shard(0)]).requires_grad_()
+            result = run(x, distribute_tensor(role, mesh, [Replicate()]))
+            result.square().sum().backward()
+            assert result.placements == (Shard(0),)
+            found.append((result.full_tensor(), x.grad.full_tensor()))
+        assert all(map(torch.equal, *found))
+
+
 def check(rank, mesh):
     check_operators(rank, mesh)
     check_public(rank, mesh)
+    check_meshes()
+    check_compiled(mesh)

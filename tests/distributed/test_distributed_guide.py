@@ -1,5 +1,6 @@
 """The guide's snippets run, on one rank."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -53,5 +54,19 @@ def test_figures_of_two_ranks_are_those_of_the_page():
     command = [sys.executable, str(DOCS.parent / "bench" / "distributed_scaling.py"), "--ranks", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    rows, page = done.stdout.strip().splitlines()[2:], GUIDE.read_text()
+    rows, page = done.stdout.strip().split("\n\n")[0].splitlines()[2:], GUIDE.read_text()
     assert len(rows) == 6 and all(row in page for row in rows)
+
+
+def test_what_is_computed_for_many_ranks_is_by_formulas_that_give_what_was_counted():
+    page = GUIDE.read_text()
+    spec = importlib.util.spec_from_file_location("distributed_scaling", DOCS.parent / "bench/distributed_scaling.py")
+    distributed_scaling = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(distributed_scaling)
+    for name, (cost, whole) in distributed_scaling.formulas().items():
+        for ranks in distributed_scaling.RANKS:
+            strong, weak = cost(ranks, 1), cost(ranks, ranks)
+            cells = [f"{strong.work:g}", f"{100 * (strong.work * ranks / whole - 1):.1f} %", f"{strong.sent:g}"]
+            cells += [f"{weak.work:g}", f"{100 * (weak.work / whole - 1):.1f} %", f"{weak.sent:g}"]
+            assert f"| {' | '.join([name, str(ranks), *cells])} |" in page
+    assert f"<!-- computed: begin -->\n{distributed_scaling.computed()}<!-- computed: end -->" in page

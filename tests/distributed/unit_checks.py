@@ -135,6 +135,21 @@ def check_learning(mesh):
         divided.process_hierarchy(rows)
 
 
+def check_one_unit(mesh):
+    """Which one rank has and the other lacks."""
+    rows = torch.randn(5, 6)
+    for make in (
+        lambda: hierarchy.HebbianCore(6, 1, "bcm", seed=1),
+        lambda: hierarchy.HebbianCore(6, 1, "gha", seed=1),
+        lambda: hierarchy.SoftHebb(6, 1, seed=1),
+    ):
+        one, divided = make(), distribute_module(make(), mesh, by_units)
+        found = divided.process(distribute_tensor(rows, mesh, [Replicate()]))
+        torch.testing.assert_close(whole(found), one.process(rows))
+        torch.testing.assert_close(whole(divided.weight), one.weight)
+        assert divided.weight.placements == (Shard(0),)
+
+
 def check_competition(mesh):
     """Ranks send outputs and winners of units, not weights."""
     layers = [hierarchy.SoftHebb(40, 7, seed=0, losers=-1.0), hierarchy.SoftHebb(40, 7, seed=0, losers=-1.0)]
@@ -195,5 +210,6 @@ def check(rank, mesh):
                 raise
     check_layers_apart(mesh)
     check_learning(mesh)
+    check_one_unit(mesh)
     check_competition(mesh)
     check_gradients(mesh)

@@ -130,6 +130,7 @@ def check_errors(group):
         (made(), made(seed=4)),
         (made(), made(decay=0.3)),
         (made(), made(dtype=torch.bfloat16)),
+        (made(), made(device="meta")),
     ):
         with pytest.raises(ValueError, match="arguments must be the same on all ranks, got"):
             (one if mine else other)()

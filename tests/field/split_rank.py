@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import main
+from torch.distributed.tensor import DeviceMesh, DTensor, Shard
 
 from torch_hrr import field
 
@@ -152,13 +153,42 @@ def check_refusals(rank, ranks, group=None):
         split.evolved(given, 0.1, 0.1)
     with pytest.raises(ValueError, match=r"same on all ranks, got .*requires_grad"):
         split.evolved(before.clone().requires_grad_(mine), 0.1, 0.1)
+    for method in (split.gradient, split.gradient_magnitude):
+        match = "normalize must be a bool" if mine else f"{method.__name__}: arguments of rank 1 are wrong"
+        with pytest.raises(TypeError if mine else ValueError, match=match):
+            method("yes" if mine else True)
+        with pytest.raises(ValueError, match="arguments must be the same on all ranks"):
+            method(not mine)
+    # Another method, or planes of another dtype, would leave ranks with messages of other sizes.
+    with pytest.raises(ValueError, match="arguments must be the same on all ranks"):
+        (split.gather if mine else split.gradient)()
+    other = copy.deepcopy(split)
+    if mine:
+        other.half()
+    for call in (other.gather, lambda: other.evolve(0.1, 0.1)):
+        with pytest.raises(ValueError, match=r"arguments must be the same on all ranks, got .*torch.float"):
+            call()
+    mesh = DeviceMesh.from_group(group or dist.group.WORLD, "cpu")
+    shared = DTensor.from_local(before, mesh, [Shard(0)])
+    with pytest.raises(TypeError if mine else ValueError, match="this rank's own, got a DTensor" if mine else "wrong"):
+        field.SplitField(shared if mine else before, group)
+    with pytest.raises(TypeError if mine else ValueError, match="this rank's own, got a DTensor" if mine else "wrong"):
+        split.evolved(shared if mine else before, 0.1, 0.1)
+    match = "planes of all ranks must have the same other sizes and dtype, got .* on meta"
+    with pytest.raises(ValueError, match=match if mine else match.removesuffix("meta")):
+        field.SplitField(before.to("meta") if mine else before, group)
+    assert field.SplitField(before.to("meta"), group).depth == split.depth
     assert torch.equal(split.planes, before)
     folder = pathlib.Path(sys.argv[1]).parent / f"kept-{ranks}"
     split.save(folder, {"steps": 3})
     again, held = field.SplitField.load(folder, group, 2)
     assert torch.equal(again.gather(), split.gather()) and held == {"steps": 3} and again.halo == 2
-    with pytest.raises(FileNotFoundError if mine else ValueError, match=None if mine else "another rank are wrong"):
+    with pytest.raises(FileNotFoundError if mine else ValueError, match=None if mine else "rank 1 are wrong"):
         field.SplitField.load(folder / "none" if mine else folder, group)
+    elsewhere = folder.with_name(f"elsewhere-{ranks}")
+    split.save(elsewhere, {"steps": 4})
+    with pytest.raises(ValueError, match="load: arguments must be the same on all ranks, got metadata"):
+        field.SplitField.load(elsewhere if mine else folder, group)
     with pytest.raises(
         TypeError if rank == 0 else RuntimeError, match="metadata" if rank == 0 else "rank 0 has failed"
     ):
@@ -182,6 +212,9 @@ def check_ranks(rank):
     pair = dist.new_group([1, 2])
     if rank:
         check_all(rank - 1, 2, pair)
+    else:
+        with pytest.raises(ValueError, match="SplitField: group must be one that this process is in"):
+            field.SplitField.load("kept", pair)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from torch_hrr._checks import (
     word,
 )
 from torch_hrr._ops import ops as _ops
+from torch_hrr._sharding import beside
 
 LAYOUTS = ("interleaved", "half")
 
@@ -137,7 +138,7 @@ def _turned(
         check_strided(op, "x", x)
         if x.dim() < 2:
             raise ValueError(f"{op}: x must have shape [..., L, D] without positions, got {list(x.shape)}")
-        positions = torch.arange(x.shape[-2], device=x.device)
+        positions = beside(torch.arange(x.shape[-2], device=x.device), x)
     else:
         positions = tensor(op, "positions", positions)
     given = (x, positions, frequencies, base, scale, layout, factor, dims, inverse)

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_hrr._checks import FLOATING, check_floating, checked_path, integer, placed, strided, tensor
+from torch_hrr._checks import (
+    FLOATING,
+    check_bool,
+    check_floating,
+    checked_path,
+    integer,
+    placed,
+    strided,
+    tensor,
+)
 from torch_hrr._folder import Kind, joined, read, write
-from torch_hrr._ranks import Ranks, answered
+from torch_hrr._ranks import Ranks, answered, check_own
 from torch_hrr._repr import DescribedModule
 from torch_hrr._spec import Int, Real, takes
 from torch_hrr.field import functional
+from torch_hrr.io import digest
 from torch_hrr.io._contents import checked_content
 from torch_hrr.runtime.device import resolve_device
 
+_Result = TypeVar("_Result")
 _ops = torch.ops.torch_hrr
 _DEPTH = -4
 _FOLDER = Kind("SplitField", "torch_hrr.split_field", "planes", "depth")
@@ -160,7 +171,7 @@ class SplitField(DescribedModule):
             TypeError, ValueError, RuntimeError: As `field.evolve`; the planes are unchanged.
             ValueError: Another rank's arguments are wrong, or are not these: ranks compare them before any work.
         """
-        call = self._agreed(
+        call = self._agreed_call(
             lambda: _checked_call(*self._like(), decay, diffusion, steps, boundary, stencil, noise, key)
         )
         self._state, self._next = self._stepped(self._state, self._beside(), self._keyed(call))
@@ -203,6 +214,7 @@ class SplitField(DescribedModule):
             nonlocal planes
             planes = placed("evolved", "planes", planes, self._state.device)
             check_floating("evolved", "planes", planes)
+            check_own("evolved", "planes", planes)
             own = self.planes
             if planes.shape != own.shape or planes.dtype != own.dtype or planes.device != own.device:
                 wanted = f"{[*own.shape]}, {own.dtype}, on {own.device}"
@@ -213,23 +225,26 @@ class SplitField(DescribedModule):
 
         # Where one rank's planes take no gradient, the backward passes of the others would wait for it.
         derived = torch.is_grad_enabled() and getattr(planes, "requires_grad", False)
-        call = self._keyed(self._agreed(checked, f"requires_grad={derived}"))
+        call = self._keyed(self._agreed_call(checked, f"requires_grad={derived}"))
         result: Tensor = _Evolved.apply(planes, self, call)
         return result
 
-    @torch.no_grad()
     def gradient(self, normalize: bool = True) -> Tensor:
         """`field.gradient` of this rank's planes within the whole field, ``[..., 3, d, H, W, C]``."""
-        return functional.gradient(self._surrounded(), normalize).narrow(_DEPTH, 1, self._counts[self._ranks.rank])
+        return self._slopes("gradient", functional.gradient, normalize)
 
-    @torch.no_grad()
     def gradient_magnitude(self, normalize: bool = True) -> Tensor:
         """`field.gradient_magnitude` of this rank's planes within the whole field, ``[..., d, H, W, C]``."""
-        own = self._counts[self._ranks.rank]
-        return functional.gradient_magnitude(self._surrounded(), normalize).narrow(_DEPTH, 1, own)
+        return self._slopes("gradient_magnitude", functional.gradient_magnitude, normalize)
+
+    @torch.no_grad()
+    def _slopes(self, op: str, call: Callable[..., Tensor], normalize: bool) -> Tensor:
+        self._agreed(op, lambda: check_bool(op, "normalize", normalize), str)
+        return call(self._surrounded(), normalize).narrow(_DEPTH, 1, self._counts[self._ranks.rank])
 
     def gather(self) -> Tensor:
         """The whole field, ``[..., D, H, W, C]``, on every rank."""
+        self._agreed("gather", lambda: None, str)
         return self._gathered(self.planes)
 
     @torch.no_grad()
@@ -287,27 +302,19 @@ class SplitField(DescribedModule):
 
         Raises:
             torch_hrr.IntegrityError: A file is damaged or is not of this field.
-            ValueError: There are more ranks than planes.
+            ValueError: There are more ranks than planes; or another rank cannot read it, or reads other metadata.
             OSError: A file cannot be read; FileNotFoundError if there is none.
         """
-        ranks = dist.get_world_size(group) if dist.is_initialized() else 1
-        rank = dist.get_rank(group) if dist.is_initialized() else 0
-        problem: Exception | None = None
-        planes = torch.empty(0)
-        metadata: dict[str, Any] = {}
-        try:
+        ranks = Ranks(cls.__name__, group)
+
+        def found() -> tuple[Tensor, dict[str, Any]]:
             place = resolve_device(device, op="load")
-            planes, metadata = _read_planes(checked_path("load", path), rank, ranks)
-            planes = planes.to(place)
-        except Exception as error:
-            problem = error
-        try:
-            # Without planes too, so that the other ranks are told.
-            return cls(planes, group, halo), metadata
-        except ValueError:
-            if problem is not None:
-                raise problem from None
-            raise
+            planes, metadata = _read_planes(checked_path("load", path), ranks.rank, ranks.count)
+            return planes.to(place), metadata
+
+        # Ranks that see other folders are told, too.
+        planes, metadata = ranks.agreed("load", found, lambda held: f"metadata {digest({}, held[1])}", ranks.device)
+        return cls(planes, group, halo), metadata
 
     def _beside(self) -> Tensor:
         """Memory of the next state."""
@@ -454,13 +461,18 @@ class SplitField(DescribedModule):
             arrive()
         return self._state.narrow(_DEPTH, self.halo - 1, self._counts[self._ranks.rank] + 2)
 
-    def _agreed(self, check: Callable[[], _Call], *beside: str) -> _Call:
-        """The arguments of a call, checked and compared."""
+    def _agreed(self, op: str, check: Callable[[], _Result], said: Callable[[_Result], str]) -> _Result:
+        """What a call takes, checked and compared; and the state's dtype, which a user may change."""
+        state = self._state
+        return self._ranks.agreed(op, check, lambda found: f"{op} {said(found)} of {state.dtype}", state.device)
+
+    def _agreed_call(self, check: Callable[[], _Call], *beside: str) -> _Call:
+        """The arguments of steps."""
 
         def said(call: _Call) -> str:
             return repr((*call[:-1], None if call.key is None else call.key.tolist(), *beside))
 
-        return self._ranks.agreed("evolve", check, said, self._state.device)
+        return self._agreed("evolve", check, said)
 
     def _checked(self, planes: Tensor, halo: int) -> tuple[Tensor, list[int], int]:
         """The planes as a tensor, how many every rank has, and the halo.
@@ -472,25 +484,28 @@ class SplitField(DescribedModule):
         try:
             planes = tensor(op, "planes", planes)
             check_floating(op, "planes", planes)
+            check_own(op, "planes", planes)
             if planes.dim() < 4 or planes.shape[_DEPTH] < 1:
                 text = f"planes must have sizes [..., d, H, W, C] with d at least 1, got {[*planes.shape]}"
                 raise ValueError(f"{op}: {text}")
             halo = integer(op, "halo", halo, 1)
         except (TypeError, ValueError) as error:
             problem = error
-        wrong = [-1, 0, 0]
-        device = planes.device if isinstance(planes, Tensor) else torch.device("cpu")
-        kinds = self._ranks.gathered(wrong if problem else [planes.dim(), FLOATING.index(planes.dtype), halo], device)
+        wrong = [-1, 0, 0, 0]
+        # Not that of the planes, which may be wrong.
+        device = self._ranks.device
+        own = wrong if problem else [planes.dim(), FLOATING.index(planes.dtype), planes.is_meta, halo]
+        kinds = self._ranks.gathered(own, device)
         if problem is not None:
             raise problem
         if wrong in kinds:
             raise ValueError(f"{op}: arguments of another rank are wrong: its error says how")
-        same = all(kind[:2] == kinds[0][:2] for kind in kinds)
+        same = all(kind[:3] == kinds[0][:3] for kind in kinds)
         sizes = self._ranks.gathered(list(planes.shape), device) if same else []
         counts = [own.pop(_DEPTH) for own in sizes]
         if not same or any(own != sizes[0] for own in sizes):
-            text = f"planes of all ranks must have the same other sizes and dtype, got {[*planes.shape]}"
-            raise ValueError(f"{op}: {text}")
+            found = f"{[*planes.shape]}, {planes.dtype}, on {planes.device}"
+            raise ValueError(f"{op}: planes of all ranks must have the same other sizes and dtype, got {found}")
         if any(kind != kinds[0] for kind in kinds) or halo > min(counts):
             text = f"halo must be the same on all ranks and at most {min(counts)}, the planes of one, got {halo}"
             raise ValueError(f"{op}: {text}")

@@ -109,8 +109,10 @@ class SplitFieldBrain(FieldBrain):
                 self, sensory_dim, motor_dim, spatial, channels, seed=drawn if seed is None else seed, **known
             )
 
-        self._calls.agreed(op, check, lambda _: str(self._settings()), self._ranks.device)
-        self._split = self._ranks.together(op, lambda: SplitField(self._start, self._ranks.group), self.device)
+        # With a device without memory on one rank the others would wait for it.
+        self._calls.agreed(op, check, lambda _: f"{self._settings()}, on {self.device.type}", self._ranks.device)
+        make = functools.partial(SplitField, self._start, self._ranks.group)
+        self._split = self._ranks.together(op, make, self._ranks.device)
         self._split.requires_grad_(False)
 
     @property

@@ -15,7 +15,7 @@ from torch_hrr._plain.hierarchy import activated, outputs_of
 from torch_hrr._progress import interrupts_held_back
 from torch_hrr._random import given_or_drawn_seed, seeded_generator
 from torch_hrr._repr import DescribedModule
-from torch_hrr._sharding import fill
+from torch_hrr._sharding import fill, write
 from torch_hrr._shared import writable_anywhere
 from torch_hrr._spec import Bool, Choice, Device, Dtype, Int, Real, Seed, Spec, takes
 from torch_hrr.hierarchy.functional import ACTIVATIONS, RULES, plastic_scan
@@ -75,7 +75,7 @@ def keep(changes: Iterable[tuple[nn.Module, Mapping[str, Any]]]) -> None:
         for module, values in changes:
             for name, value in values.items():
                 if isinstance(value, Tensor):
-                    writable(module, name).copy_(value)
+                    write(writable(module, name), value)
                 else:
                     setattr(module, name, value)
 

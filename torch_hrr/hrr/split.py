@@ -19,7 +19,7 @@ from torch_hrr._autocast import full_precision
 from torch_hrr._checks import check_data, check_names, checked_path, named, tensor
 from torch_hrr._compile import outside_graphs
 from torch_hrr._folder import Kind, Piece, checked_save, checked_share, joined, read, write
-from torch_hrr._ranks import Ranks
+from torch_hrr._ranks import Ranks, check_own
 from torch_hrr._repr import Described, place_of
 from torch_hrr.hrr._quantized import best_of, nearest, quantize
 from torch_hrr.hrr.memory import Cleanup, ItemMemory, Listed, Searching, _Names
@@ -70,7 +70,9 @@ class SplitMemory(Searching, Described):
 
         def made() -> ItemMemory:
             if not isinstance(vectors, Listed):
-                check_data("SplitMemory", "vectors", tensor("SplitMemory", "vectors", vectors))
+                given = tensor("SplitMemory", "vectors", vectors)
+                check_own("SplitMemory", "vectors", given)
+                check_data("SplitMemory", "vectors", given)
             with named("ItemMemory", "SplitMemory"):
                 return ItemMemory(vectors, names, quantized=True)
 
@@ -214,7 +216,12 @@ class SplitMemory(Searching, Described):
             of = f"{op} of {top_k} of {len(self)} items for a query {list(query.shape)} of {query.dtype}"
             return f"{of}, derivative={derived}, {digest({'query': query}, {})[:16]}, of memory {self._number:x}"
 
-        query, top_k = ranks.agreed(op, lambda: self._check_query(op, given, top_k), said, ranks.device)
+        def checked() -> tuple[Tensor, int]:
+            if hasattr(given, "placements"):
+                raise TypeError(f"{op}: query must be the same on all ranks, got a DTensor: give its full_tensor()")
+            return self._check_query(op, given, top_k)
+
+        query, top_k = ranks.agreed(op, checked, said, ranks.device)
         sizes = [*query.shape[:-1], top_k]
         numbers = math.prod(sizes)
 
