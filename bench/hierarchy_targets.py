@@ -81,7 +81,7 @@ def prepared(session: Session, steps: int, learn: bool = True) -> tuple[Hierarch
 
 
 def step_of(session: Session, peer: str) -> tuple[str, Callable[..., Any]]:
-    """The peer and its tick: eager torch also where nothing is to be compiled."""
+    """The peer that runs and its tick: eager torch, which is no baseline, where nothing is to be compiled."""
     if peer == "compile" and session.settings.compile:
         return peer, compiled(learning_step)
     return "eager", learning_step
@@ -90,8 +90,8 @@ def step_of(session: Session, peer: str) -> tuple[str, Callable[..., Any]]:
 def learning(session: Session, *, steps: int, peer: str) -> Measured:
     """The example's steps."""
     manager, data, run = prepared(session, steps)
-    peer, step = step_of(session, peer)
-    found = session.times({"ours": run, peer: partial(in_torch, step, manager, data)})
+    form, step = step_of(session, peer)
+    found = session.times({"ours": run, form: partial(in_torch, step, manager, data)})
     return beside(found, peer, rate(steps, found["ours"]))
 
 
@@ -106,7 +106,7 @@ def small(session: Session, *, peer: str) -> Measured:
     generator = torch.Generator().manual_seed(session.settings.seed)
     data = torch.randn(1000, SMALL[0], generator=generator).to(device)
     initial = [weight.to(device) for weight in weights(SMALL, generator)]
-    peer, step = step_of(session, peer)
+    form, step = step_of(session, peer)
 
     def loop(steps: int = len(data)) -> Tensor:
         own = list(initial)
@@ -118,8 +118,8 @@ def small(session: Session, *, peer: str) -> Measured:
         return torch.stack(results)
 
     ours = partial(chain, plastic_scan, data, *initial)
-    check_agreement(peer, (loop(100).cpu(),), (ours()[:100].cpu(),))
-    found = session.times({"ours": ours, peer: loop})
+    check_agreement(form, (loop(100).cpu(),), (ours()[:100].cpu(),))
+    found = session.times({"ours": ours, form: loop})
     return beside(found, peer, rate(len(data), found["ours"]))
 
 
