@@ -6,6 +6,10 @@ set(gtest_headers <gtest/gtest.h> <algorithm> <functional> <random> <string> <ve
 # add_gtest_shards(<name> <program> <shards> [ENVIRONMENT <variable>=<value>...]) adds the tests <name>.0, <name>.1, ...
 function(add_gtest_shards name program shards)
   cmake_parse_arguments(ARG "" "" "ENVIRONMENT" ${ARGN})
+  if(CMAKE_CROSSCOMPILING)
+    # An emulator takes some twenty times as long.
+    math(EXPR shards "${shards} * 8")
+  endif()
   math(EXPR last "${shards} - 1")
   foreach(shard RANGE ${last})
     # The times of single tests, which tests/report.py prints.
