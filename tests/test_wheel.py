@@ -146,9 +146,11 @@ def test_installs_and_works_where_there_is_nothing_but_what_it_asks_for(wheel: P
             if not (packages / name).exists():
                 (packages / name).symlink_to(distribution.locate_file(name))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    # It would name the clone, which pip would take for what is asked for.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # Without an index what is missing is an error.
-    call(*pip, "install", "--no-index", wheel)
-    call(*pip, "check")
+    call(*pip, "install", "--no-index", wheel, env=environment)
+    call(*pip, "check", env=environment)
     # Isolated: neither the clone nor the environment of the tests is on the path.
     finished = call(python, "-I", "-c", BIND, cwd=tmp_path)
     assert Path(finished.stdout.strip()).is_relative_to(packages)
