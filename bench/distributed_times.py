@@ -2,9 +2,9 @@
 
     python bench/distributed_times.py [--update]
 
-A thread each, under Linux with the policy SCHED_BATCH, as `chrt --batch 0 torchrun` starts ranks. In turns a process
-does the whole while the ranks wait, and they do it together while it waits: of one process that did both, the memory
-of one would be new to the other. Medians, and the median of the ratios of turns. `--update` writes the table of
+A thread each, under Linux each rank on a core of its own and under SCHED_BATCH (docs/distributed.md says why). In turns
+a process does the whole while the ranks wait, and they do it together while it waits: of one process that did both, the
+memory of one would be new to the other. Medians, and the median of the ratios of turns. `--update` writes the table of
 docs/distributed.md, to be run where nothing else runs.
 """
 
@@ -93,7 +93,8 @@ def seconds(work: Work) -> float:
 def run(rank: int | None, rendezvous: str, gate: Any, results: Any) -> None:
     """One rank of two, or the process that does the whole. `gate` holds all three until each has come to it."""
     torch.set_num_threads(1)
-    if hasattr(os, "SCHED_BATCH"):
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank or 0]})
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     if rank is not None:
         dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
