@@ -10,7 +10,7 @@
 #
 # Seen, of two ranks on two cores, 300 messages of 4 KiB with 5 ms of work before each: gloo's threads are on a core for
 # 0.40 to 0.57 s in all, and for 0.07 to 0.08 s under SCHED_BATCH; 64 to 96 messages take more than 2 ms from when the
-# later rank sends, and 3 to 6 under SCHED_BATCH. Fails if those threads take less than twice as long by default. For
+# later rank sends, and at most 6 under SCHED_BATCH. Fails if those threads take less than twice as long by default. For
 # Linux and two cores on which nothing else runs.
 set -euo pipefail
 folder=$(mktemp -d)
