@@ -105,7 +105,7 @@ wheel: $(VENV)/.installed
 ARM64 := build/arm64
 ARM64_CMAKE = cmake -G Ninja -DCMAKE_TOOLCHAIN_FILE=$(abspath cmake/aarch64.cmake)
 test-arm64: $(VENV)/.torch
-	@$(PY) -c "import shutil, sys; sys.exit(not all(map(shutil.which, ('aarch64-linux-gnu-g++', 'qemu-aarch64'))))" || \
+	@command -v aarch64-linux-gnu-g++ > /dev/null && command -v qemu-aarch64 > /dev/null || \
 	  { echo "torch_hrr: apt-get install g++-aarch64-linux-gnu qemu-user googletest" >&2; exit 1; }
 	@test -d $(ARM64)/site || { rm -rf $(ARM64)/part && $(PY) -m pip download --quiet --no-deps --only-binary :all: \
 	  --platform manylinux_2_28_aarch64 --dest $(ARM64) "$(TORCH)" && \
