@@ -73,8 +73,12 @@ void Fiber::start(Entry entry, void* argument) {
   entry_ = entry;
   argument_ = argument;
   fake_stack_inside_ = nullptr;
-  forget_stack(memory_ + kGuardBytes, kStackBytes);
 #if defined(KERNEL_FIBER_X86)
+  // Of the call before, frames that have not returned; those below have taken their marks with them.
+  if (inside_ != nullptr) {
+    const auto* const pointer = static_cast<const unsigned char*>(inside_);
+    forget_stack(pointer, static_cast<std::size_t>(memory_ + kGuardBytes + kStackBytes - pointer));
+  }
   // As if hrr_switch_stack had been called from main: six registers, the address to return to, and a null return
   // address for main itself, which leaves the stack aligned as the ABI wants at a function's first instruction.
   void** top = reinterpret_cast<void**>(memory_ + kGuardBytes + kStackBytes - 8);
@@ -85,6 +89,7 @@ void Fiber::start(Entry entry, void* argument) {
   }
   inside_ = top - 7;
 #else
+  forget_stack(memory_ + kGuardBytes, kStackBytes);
   getcontext(&inside_);
   inside_.uc_stack.ss_sp = memory_ + kGuardBytes;
   inside_.uc_stack.ss_size = kStackBytes;

@@ -83,6 +83,14 @@ std::vector<int> Grid::new_order(int n) {
   return order;
 }
 
+void Grid::draw_order() {
+  order_ = new_order(count_);
+  place_.resize(order_.size());
+  for (int place = 0; place < count_; ++place) {
+    place_[static_cast<std::size_t>(order_[static_cast<std::size_t>(place)])] = place;
+  }
+}
+
 void Grid::thread_main(void* address) {
   Grid& grid = *static_cast<Grid*>(address);
   Thread& self = *grid.threads_[grid.current_];
@@ -157,7 +165,7 @@ void Grid::complete_barrier() {
     observer_->barrier();
   }
   if (schedule_.order == Schedule::Order::kShuffled) {
-    order_ = new_order(count_);
+    draw_order();
   }
 }
 
@@ -167,6 +175,12 @@ void Grid::try_warp_op(int rank) {
   const Thread& leader = *threads_[rank];
   const int first = rank - rank % kLanes;
   const int lanes = count_ - first < kLanes ? count_ - first : kLanes;
+  // The neighbours of a lane that has just come are mostly on their way: then there is nothing to look for.
+  for (const int lane : {(rank - first + 1) % lanes, (rank - first + lanes - 1) % lanes}) {
+    if ((leader.mask >> lane & 1u) != 0 && threads_[first + lane]->state == State::kReady) {
+      return;
+    }
+  }
   uint32_t present = 0;
   uint64_t ballot = 0;
   for (int lane = 0; lane < lanes; ++lane) {
@@ -188,9 +202,10 @@ void Grid::try_warp_op(int rank) {
       const bool has_source = (present >> thread.source_lane & 1u) != 0;
       thread.result = !is_shuffle ? ballot : has_source ? threads_[first + thread.source_lane]->bits : ~uint64_t{0};
       thread.state = State::kReady;
+      // Of the threads before the cursor no other is ready.
+      cursor_ = std::min(cursor_, place_[static_cast<std::size_t>(first + lane)]);
     }
   }
-  cursor_ = 0;
   if (observer_ != nullptr) {
     observer_->warp_operation();
   }
@@ -236,7 +251,7 @@ void Grid::enter_block(std::size_t shared_bytes) {
   at_barrier_ = 0;
   exited_ = 0;
   cursor_ = 0;
-  order_ = new_order(count_);
+  draw_order();
   for (int rank = 0; rank < count_; ++rank) {
     Thread& thread = *threads_[rank];
     const unsigned n = static_cast<unsigned>(rank);

@@ -91,14 +91,16 @@ class Grid {
   void complete_barrier();
   void try_warp_op(int rank);
   std::vector<int> new_order(int n);
+  void draw_order();
   [[noreturn]] void fail(const std::string& text) const;
   [[noreturn]] void fail_stuck() const;
 
   std::vector<std::unique_ptr<Thread>> threads_;  // kept from launch to launch: their stacks are costly
   std::vector<std::unique_ptr<SharedBlock>> shared_;
   std::vector<int> order_;
-  int cursor_ = 0;  // no thread before it in the order is ready
-  int count_ = 0;   // threads of the block
+  std::vector<int> place_;  // of a thread in that order
+  int cursor_ = 0;          // no thread before it in the order is ready
+  int count_ = 0;           // threads of the block
   int current_ = 0;
   int at_barrier_ = 0;
   int exited_ = 0;

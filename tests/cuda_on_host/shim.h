@@ -72,7 +72,7 @@ struct CallSite {
     return {file, line};
   }
   bool operator==(const CallSite& other) const {
-    return line == other.line && std::strcmp(file, other.file) == 0;
+    return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
   }
 };
 

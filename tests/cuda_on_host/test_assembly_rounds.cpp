@@ -80,6 +80,28 @@ TEST(RoundsKernels, EveryRoundIsTheDefinition) {
   }
 }
 
+// A call of some rounds: brains before its last one, and after it.
+struct Call {
+  int64_t rounds;
+  std::vector<DenseBrain> before;
+  std::vector<DenseBrain> after;
+};
+
+std::vector<Call> calls_of(std::vector<DenseBrain> brains, const std::vector<int64_t>& rounds) {
+  std::vector<Call> calls;
+  for (const int64_t count : rounds) {
+    for (DenseBrain& brain : brains) {
+      brain.rounds(count - 1);
+    }
+    calls.push_back({count, brains, {}});
+    for (DenseBrain& brain : brains) {
+      brain.round();
+    }
+    calls.back().after = brains;
+  }
+  return calls;
+}
+
 // One- and two-level gaps into areas of several column blocks, more of them than lanes, with k_winners over several
 // blocks; and two-level gaps into a small area.
 TEST(RoundsKernels, WideAndSparseAreasAreTheDefinition) {
@@ -136,24 +158,21 @@ TEST(RoundsKernels, ColumnsOfPresentSumsAreTheDefinition) {
   }
   model.stimuli = {{1, 2}};
   constexpr int64_t kBrains = 2;
+  std::vector<DenseBrain> first;
+  for (int64_t b = 0; b < kBrains; ++b) {
+    first.emplace_back(model, b);
+    first.back().areas[0].winners = some_neurons(model, 0, 20, 1);
+    first.back().areas[2].winners = some_neurons(model, 2, 23, 2);
+  }
+  const std::vector<Call> calls = calls_of(first, {1, 4, 2});
   for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, kBrains, Memory(model));
-    std::vector<DenseBrain> dense;
     for (int64_t b = 0; b < kBrains; ++b) {
-      dense.emplace_back(model, b);
-      dense.back().areas[0].winners = some_neurons(model, 0, 20, 1);
-      dense.back().areas[2].winners = some_neurons(model, 2, 23, 2);
-      brains.activate(0, b, dense.back().areas[0].winners);
-      brains.activate(2, b, dense.back().areas[2].winners);
+      brains.activate(0, b, first[0].areas[0].winners);
+      brains.activate(2, b, first[0].areas[2].winners);
     }
-    for (const int64_t rounds : {1, 4, 2}) {
-      std::vector<DenseBrain> before;
-      for (DenseBrain& brain : dense) {
-        brain.rounds(rounds - 1);
-        before.push_back(brain);
-        brain.round();
-      }
+    for (const auto& [rounds, before, dense] : calls) {
       brains.run(rounds, host);
       for (int64_t b = 0; b < kBrains; ++b) {
         const auto at = static_cast<size_t>(b);
@@ -184,29 +203,26 @@ TEST(RoundsKernels, TiesByKeyAreTheDefinition) {
   model.fibers[1].every_round = true;
   model.stimuli = {{1, 1}, {0, 0}};
   constexpr int64_t kBrains = 2;
+  std::vector<DenseBrain> first;
+  for (int64_t b = 0; b < kBrains; ++b) {
+    first.emplace_back(model, b);
+    first.back().areas[0].winners = some_neurons(model, 0, 20, 1);
+  }
+  const std::vector<Call> calls = calls_of(first, {1, 3});
+  EXPECT_NE(calls.back().after[0].areas[0].winners, calls.back().after[1].areas[0].winners);
   for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, kBrains, Memory(model));
-    std::vector<DenseBrain> dense;
     for (int64_t b = 0; b < kBrains; ++b) {
-      dense.emplace_back(model, b);
-      dense.back().areas[0].winners = some_neurons(model, 0, 20, 1);
-      brains.activate(0, b, dense.back().areas[0].winners);
+      brains.activate(0, b, first[0].areas[0].winners);
     }
-    for (const int64_t rounds : {1, 3}) {
-      std::vector<DenseBrain> before;
-      for (DenseBrain& brain : dense) {
-        brain.rounds(rounds - 1);
-        before.push_back(brain);
-        brain.round();
-      }
+    for (const auto& [rounds, before, after] : calls) {
       brains.run(rounds, host);
       for (int64_t b = 0; b < kBrains; ++b) {
-        expect_definition(brains, b, dense[static_cast<size_t>(b)], before[static_cast<size_t>(b)]);
+        expect_definition(brains, b, after[static_cast<size_t>(b)], before[static_cast<size_t>(b)]);
       }
       ASSERT_FALSE(testing::Test::HasFailure());
     }
-    EXPECT_NE(dense[0].areas[0].winners, dense[1].areas[0].winners);
   }
 }
 
@@ -274,6 +290,10 @@ TEST(RoundsOnTheCpu, PartsOfColumnsDoNotShow) {
 TEST(RoundsKernels, BrainsOfABatchDoNotShowInEachOther) {
   const Model model = recurrent();
   const std::vector<int64_t> left = {0, 2, 5};
+  std::vector<Call> last;
+  for (int64_t b = 1; b < 3; ++b) {
+    last.push_back(calls_of({DenseBrain(model, b)}, {(b == 2 ? 2 : 0) + left[static_cast<size_t>(b)]})[0]);
+  }
   for (const RoundsHost& host : all_places()) {
     SCOPED_TRACE(text_of(host));
     Brains brains(model, 3, Memory(model));
@@ -282,11 +302,8 @@ TEST(RoundsKernels, BrainsOfABatchDoNotShowInEachOther) {
     EXPECT_EQ(brains.run(left, 5, host)[0], 0);
     expect_same(brains.bits_of(0), before.bits_of(0));
     for (int64_t b = 1; b < 3; ++b) {
-      DenseBrain dense(model, b);
-      dense.rounds((b == 2 ? 2 : 0) + left[static_cast<size_t>(b)] - 1);
-      const DenseBrain last = dense;
-      dense.round();
-      expect_definition(brains, b, dense, last);
+      const Call& call = last[static_cast<size_t>(b - 1)];
+      expect_definition(brains, b, call.after[0], call.before[0]);
       Brains alone = before;
       std::vector<int64_t> only(3);
       only[static_cast<size_t>(b)] = left[static_cast<size_t>(b)];
