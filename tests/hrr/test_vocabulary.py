@@ -270,12 +270,23 @@ def test_the_warning_points_at_the_call_that_drew():
         lambda: words["B"],
         lambda: words.parse("C"),
         lambda: words.ask("D"),
+        lambda: words.cleanup("F"),
         lambda: vocabulary("E").transform_to(words, populate=True),
     )
     for draw in draws:
-        with pytest.warns(UserWarning, match="^Vocabulary: vector of '[B-E]' must have") as w:
+        with pytest.warns(UserWarning, match="^Vocabulary: vector of '[B-F]' must have") as w:
             draw()
         assert [each.filename for each in w] == [__file__]
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_cleanup_takes_expressions(quantized):
+    words = Vocabulary(256, seed=0, quantized=quantized, device="cpu")
+    words.populate("A; B; C; D; X = A * B + C * D")
+    found, told = words.cleanup("X * ~A", top_k=2), words.cleanup(words.parse("X * ~A"), top_k=2)
+    assert all(map(torch.equal, found, told)) and found.names == told.names and found.names[0] == "B"
+    with pytest.raises(ValueError, match=r"^cleanup: text must use names that are declared, got 'Q' at position 4$"):
+        words.cleanup("A * Q")
 
 
 def test_names_are_drawn_when_they_are_asked_for_unless_strict():
@@ -286,6 +297,7 @@ def test_names_are_drawn_when_they_are_asked_for_unless_strict():
     assert words.names == ("A", "B", "C", "D", "E", "X", "F") and torch.equal(words["X"], strict.parse("D * ~E"))
     assert words.ask("2 * G") == "G" and words.names[-1] == "G"
     assert Vocabulary(DIM, strict=False, device="cpu").ask("A") == "A"
+    assert Vocabulary(DIM, strict=False, device="cpu").cleanup("A").names == ["A"]
     assert torch.equal(words["New York"], words["New York"]) and "New York" in words
     before = words.names
     for text in ("H = H", "I * (", "J = K; A", "L; M = L + N; L"):

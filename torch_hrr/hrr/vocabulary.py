@@ -25,7 +25,7 @@ from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
 from torch_hrr.hrr._likely import look_at
 from torch_hrr.hrr._named import NamedVectors, drawn
-from torch_hrr.hrr.memory import compute_dtype
+from torch_hrr.hrr.memory import Cleanup, compute_dtype
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
@@ -294,6 +294,19 @@ class Vocabulary(NamedVectors):
             self._declare(op, {name: frozenset() for name in names if name not in self._entries})
         with torch.no_grad():
             return torch.stack([self._entry(op, name) for name in names]).double()
+
+    def cleanup(self, query: Tensor | str, top_k: int = 1) -> Cleanup:
+        """The vectors nearest to a query, which may be an expression: ``cleanup("SCENE * ~COLOR")``.
+
+        As `ItemMemory.cleanup`, with what `parse` gives for a str.
+
+        Raises:
+            ValueError: the vocabulary is empty, or a str is no expression over its names.
+            TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
+        """
+        if isinstance(query, str):
+            query = self._parsed("cleanup", query)
+        return super().cleanup(query, top_k)
 
     def ask(self, query: Tensor | str, top_k: int = 1) -> Any:
         """The names of the ``top_k`` vectors nearest to a query, which may be an expression: ``ask("SCENE * ~COLOR")``.
