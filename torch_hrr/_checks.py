@@ -55,7 +55,10 @@ def tensor(op: str, argument: str, value: Any, as_given: bool = False) -> Tensor
     if isinstance(value, Tensor):
         return value if as_given else plain_tensor(value)
     if not hasattr(value, "__array__"):
-        raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}")
+        # As torch's own functions of several tensors take them.
+        several = isinstance(value, list | tuple) and value and all(isinstance(each, Tensor) for each in value)
+        hint = ": torch.stack makes one of several" if several else ""
+        raise TypeError(f"{op}: {argument} must be a torch.Tensor or a NumPy array, got {type(value).__name__}{hint}")
     try:
         return torch.as_tensor(native_copy(value.__array__()), device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:

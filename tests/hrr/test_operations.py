@@ -156,6 +156,7 @@ CALLS = {
     ("bad", "error", "text"),
     [
         ([1.0] * DIM, TypeError, "must be a torch.Tensor or a NumPy array, got list"),
+        ([GOOD[0]], TypeError, "must be a torch.Tensor or a NumPy array, got list: torch.stack makes one of several"),
         (GOOD.int(), TypeError, "must be float32, float64, float16 or bfloat16, got torch.int32"),
         (GOOD.int().numpy(), TypeError, "must be float32, float64, float16 or bfloat16, got torch.int32"),
         (GOOD.cfloat(), TypeError, "must be float32, float64, float16 or bfloat16, got torch.complex64"),
@@ -163,7 +164,7 @@ CALLS = {
         (GOOD[:, 1:], ValueError, rf"must have the last dimension 16, got shape \[2, {DIM - 1}\]"),
         (torch.tensor(1.0), ValueError, r"must have at least [12] dimensions, got shape \[\]"),
     ],
-    ids=["list", "int", "int-array", "complex", "sparse", "dimension", "scalar"],
+    ids=["list", "list-of-tensors", "int", "int-array", "complex", "sparse", "dimension", "scalar"],
 )
 def test_arguments_that_do_not_fit(ops, where, bad, error, text):
     with pytest.raises(error, match=f"^{where} {text}$"):
