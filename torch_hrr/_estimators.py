@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 from typing import Any, ClassVar, Literal, Self
+
+from torch_hrr._checks import brief
 
 
 class Parameters:
@@ -36,6 +39,52 @@ class Parameters:
             setattr(self, name, value)
         return self
 
+    def _columns_of(self, op: str, name: str, given: Any, fits: bool = False) -> list[str] | None:
+        """The names of a data frame's columns, of frames in a list those of each; None unless all are strings.
+
+        ValueError unless they are those that `fit` saw, where both have some; a call that ``fits`` anew takes any.
+        """
+        known = None if fits else self._facts_of_columns().get("feature_names")
+        found = None
+        several = isinstance(given, list | tuple) and bool(given) and hasattr(given[0], "columns")
+        for frame in given if several else [given]:
+            # In another order they would be taken for one another.
+            names = _names_of(frame)
+            if names is not None:
+                if known not in (None, names):
+                    pairs = enumerate(itertools.zip_longest(known, names))
+                    place, (wanted, got) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+                    wanted, got = ("none" if each is None else brief(each) for each in (wanted, got))
+                    raise ValueError(
+                        f"{op}: {name} must have the columns of fit, at index {place} {wanted}, got {got}: "
+                        "The feature names should match those that were passed during fit"
+                    )
+                known = found = names
+        return found
+
+    def _keep_columns(self, names: list[str] | None) -> None:
+        """As scikit-learn does: an array of objects, and no attribute where there are no names."""
+        if names is None:
+            self.__dict__.pop("feature_names_in_", None)
+            return
+        import numpy as np
+
+        self.__dict__["feature_names_in_"] = np.array(names, dtype=object)
+
+    def _facts_of_columns(self) -> dict[str, Any]:
+        """What a file says of them, nothing where there are none."""
+        names = self.__dict__.get("feature_names_in_")
+        return {} if names is None else {"feature_names": names.tolist()}
+
+    def _restore_columns(self, names: Any) -> None:
+        """Takes what a file says, ``()`` where it says nothing; ValueError unless there is a name for each column."""
+        if names == ():
+            return
+        right = isinstance(names, list) and len(names) == getattr(self, "n_features_in_", None)
+        if not right or not all(isinstance(name, str) for name in names):
+            raise ValueError("names of other columns")
+        self._keep_columns(names)
+
     def _is_fitted(self) -> bool:
         raise NotImplementedError
 
@@ -59,6 +108,12 @@ class Parameters:
             # Of numbers; tokens are two-dimensional too, but no test of scikit-learn's has any.
             input_tags=InputTags(two_d_array=not tokens, three_d_array=not tokens, categorical=tokens),
         )
+
+
+def _names_of(given: Any) -> list[str] | None:
+    columns = getattr(given, "columns", None)
+    names = None if columns is None or callable(columns) else [*columns]
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 class _Complex(TypeError, ValueError):

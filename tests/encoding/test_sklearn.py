@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from torch_hrr import load
+from torch_hrr.assembly import AssemblyClassifier
 from torch_hrr.encoding import LSMClassifier, LSMGenerator, LSMRegressor, SinusoidalConfig, readout
+from torch_hrr.hrr import CentroidClassifier, RidgeClassifier
 
 pytest.importorskip("sklearn", "1.8")
 
@@ -130,3 +133,88 @@ def test_a_linear_model_on_states_agrees():
     low, high = SERIES.min(0), SERIES.max(0)
     states = regressor.machine.run((2 * SERIES - low - high) / (high - low)).numpy()
     np.testing.assert_allclose(regressor.predict(SERIES), Ridge(0.1).fit(states, SERIES).predict(states), atol=1e-8)
+
+
+class Frame:
+    """A data frame as far as an estimator sees one."""
+
+    def __init__(self, table, columns):
+        self.table, self.columns = np.asarray(table), columns
+
+    def __array__(self, dtype=None, copy=None):
+        return self.table
+
+
+NOISE = np.random.default_rng(0).normal(size=(40, 3))
+PARITY = np.arange(40) % 2
+
+
+@pytest.mark.parametrize(
+    ("estimator", "x"),
+    [
+        (LSMRegressor(units=9), NOISE),
+        (LSMClassifier(units=9), NOISE),
+        (AssemblyClassifier(n=50, k=5), (NOISE > -9).astype(float)),
+        (CentroidClassifier(), NOISE),
+        (RidgeClassifier(), NOISE),
+    ],
+    ids=named,
+)
+def test_columns_of_data_frames_keep_their_order(estimator, x, tmp_path):
+    """Those of another order would be taken for one another."""
+    estimator = clone(estimator)
+    estimator.fit(Frame(x, ["a", "b", "c"]), PARITY)
+    assert estimator.feature_names_in_.tolist() == ["a", "b", "c"] and estimator.feature_names_in_.dtype == object
+    expected = estimator.predict(x)
+    estimator.save(tmp_path / "fitted")
+    for each in (estimator, load(tmp_path / "fitted")):
+        assert np.array_equal(each.predict(Frame(x, ["a", "b", "c"])), expected)
+        for columns, place, wanted, got in (
+            (["a", "c", "b"], 1, "'b'", "'c'"),
+            (["a", "b"], 2, "'c'", "none"),
+            (["a", "b", "c", "d"], 3, "none", "'d'"),
+        ):
+            told = f"must have the columns of fit, at index {place} {wanted}, got {got}: The feature names should match"
+            with pytest.raises(ValueError, match=rf"^predict: [xX] {told}"):
+                each.predict(Frame(np.resize(x, (40, len(columns))), columns))
+            with pytest.raises(ValueError, match=rf"^score: [xX] {told}"):
+                each.score(Frame(np.resize(x, (40, len(columns))), columns), PARITY)
+    estimator.fit(Frame(x, [0, 1, 2]), PARITY)  # numbers are no names
+    assert not hasattr(estimator, "feature_names_in_")
+    assert np.array_equal(estimator.predict(Frame(x, ["c", "b", "a"])), expected)
+
+
+def test_columns_of_series_in_a_list_and_in_parts():
+    frame, swapped = Frame(NOISE, ["a", "b", "c"]), Frame(NOISE, ["a", "c", "b"])
+    frame.ndim = swapped.ndim = 2
+    told = "x must have the columns of fit, at index 1 'b', got 'c'"
+    with pytest.raises(ValueError, match=f"^fit: {told}"):
+        LSMRegressor(units=9).fit([frame, swapped], [PARITY, PARITY])
+    regressor = LSMRegressor(units=9).fit([frame, frame], [PARITY, PARITY])
+    with pytest.raises(ValueError, match=f"^predict: {told}"):
+        regressor.predict([frame, swapped])
+    for estimator in (LSMRegressor(units=9), LSMClassifier(units=9)):
+        estimator.partial_fit(frame, PARITY)
+        with pytest.raises(ValueError, match=f"^partial_fit: {told}"):
+            estimator.partial_fit(swapped, PARITY)
+        assert estimator.feature_names_in_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("names", [None, [], ["a", "b"], ["a", "b", 3], "abc"])
+@pytest.mark.parametrize(
+    "estimator",
+    [LSMRegressor(units=9), LSMClassifier(units=9), AssemblyClassifier(n=50, k=5), RidgeClassifier()],
+    ids=named,
+)
+def test_files_with_names_of_other_columns_are_refused(estimator, names):
+    estimator = clone(estimator).fit((NOISE > -9).astype(float), PARITY)
+    tensors, metadata = estimator._content()
+    with pytest.raises(ValueError, match="names of other columns"):
+        type(estimator)._from_content(tensors, {**metadata, "feature_names": names}, None)
+
+
+def test_a_config_that_is_none_is_told_before_x():
+    """`LSMClassifier(100)` means units."""
+    for kind in (LSMRegressor, LSMClassifier):
+        with pytest.raises(TypeError, match=f"^{kind.__name__}: config must be a SinusoidalConfig or None, got int$"):
+            kind(100).fit(NOISE, PARITY)

@@ -45,6 +45,8 @@ class AssemblyClassifier(Parameters, Described, Saveable):
     Attributes:
         classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The number of inputs; not set before `fit`.
+        feature_names_in_: The names of the columns, an array of str, if `fit` saw a data frame with such names; else
+            not set. Later frames must have the same ones, in the same order.
         brain: The `Brain` of `fit`, with areas "input" and "A".
         assemblies: The assembly of each class, int64 ``[C, k]``, ascending.
 
@@ -57,6 +59,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
     _estimator_type: ClassVar[Literal["classifier"]] = "classifier"
     classes_: Any
     n_features_in_: int
+    feature_names_in_: Any
     brain: Brain
     assemblies: Tensor
 
@@ -131,6 +134,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         check_target(op, y)
         tick = ticking(op, progress)
         given = self._checked()
+        names = self._columns_of(op, "X", X, True)
         rows, width = _firing(op, X, given["n_in"])
         found, label = labels(op, "y", y, len(rows))
         if not len(rows):
@@ -159,6 +163,8 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         assemblies = best.sort(-1).values.to(brain.device)
         # All at once: Ctrl-C finds either fit whole.
         self.__dict__.update(brain=brain, assemblies=assemblies, classes_=found, n_features_in_=width)
+        # Indices that fire are no inputs of a name.
+        self._keep_columns(names if names is not None and len(names) == width else None)
         return self
 
     def decision_function(self, X: Any) -> Any:
@@ -191,6 +197,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
     def _shares(self, op: str, given: Any) -> Tensor:
         if not self._is_fitted():
             raise not_fitted(f"{op}: the classifier must be fitted: call fit first")
+        self._columns_of(op, "X", given)
         rows, _ = _firing(op, given, self.n_features_in_)
         shares = [torch.zeros(0, len(self.classes_), dtype=torch.float64, device="cpu")]
         for winners in _winners(self.brain, rows):
@@ -206,6 +213,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         whole = self.classes_.dtype.kind in "iu"
         found = self.classes_.astype("int64") if whole else self.classes_
         metadata |= {"brain": config, "labels": found.tolist(), "inputs": self.n_features_in_}
+        metadata |= self._facts_of_columns()
         return {**tensors, "assemblies": self.assemblies.cpu()}, metadata
 
     @classmethod
@@ -213,10 +221,11 @@ class AssemblyClassifier(Parameters, Described, Saveable):
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
         given = dict(metadata)
+        names = given.pop("feature_names", ())
         config, held, inputs = (given.pop(name, None) for name in ("brain", "labels", "inputs"))
         made = cls(**{**given, "seed": int(given["seed"])}, device="cpu" if device is None else device)
         if config is None:
-            if tensors or held or inputs:
+            if tensors or held or inputs or names != ():
                 raise ValueError("tensors without a brain")
             return made
         # The settings may be others than those of the fit: they are for the next one.
@@ -232,6 +241,7 @@ class AssemblyClassifier(Parameters, Described, Saveable):
             raise ValueError("entries that no classifier has")
         made.brain, made.assemblies = brain, assemblies.to(brain.device)
         made.classes_, made.n_features_in_ = found, inputs
+        made._restore_columns(names)
         return made
 
 

@@ -149,6 +149,11 @@ class _Estimator(Parameters, Described, Saveable):
         """The configuration of the embedder; None for series."""
         return self.config
 
+    def _checked_config(self) -> SinusoidalConfig | None:
+        spec = Instance(SinusoidalConfig).or_none()
+        config: SinusoidalConfig | None = spec(type(self).__name__, "config", self._embedder_config())
+        return config
+
     def _takes_tokens(self) -> bool:
         return self._embedder_config() is not None
 
@@ -158,8 +163,7 @@ class _Estimator(Parameters, Described, Saveable):
 
     def _draw(self, width: int, dtype: torch.dtype | None = None) -> LiquidStateMachine:
         """The machine of the settings for inputs of a width, or of the one that they say; raises what they deserve."""
-        op = type(self).__name__
-        config = Instance(SinusoidalConfig).or_none()(op, "config", self._embedder_config())
+        op, config = type(self).__name__, self._checked_config()
         gpu_config = Instance(GPUConfig).or_none()(op, "gpu_config", self.gpu_config)
         width = self._width() or width
         # Of NumPy's RandomState, and of its Generator.
@@ -272,7 +276,8 @@ class _Estimator(Parameters, Described, Saveable):
 
     def _more(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What was learned beside the machine's read-out, and what a file says where it is not as in older ones."""
-        return {} if self._held is None else dict(zip(self._names, self._held, strict=True)), {}
+        learned = {} if self._held is None else dict(zip(self._names, self._held, strict=True))
+        return learned, self._facts_of_columns()
 
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Takes both over; KeyError, TypeError or ValueError unless they are what `_more` gives."""
@@ -296,12 +301,15 @@ class LSMRegressor(_Estimator):
 
     Attributes:
         n_features_in_: The width of the series that `fit` saw; not set before, nor for tokens.
+        feature_names_in_: The names of its columns, an array ``[n]`` of str, if it was a data frame with such names;
+            else not set. Later frames must have the same ones, in the same order.
         expected_failed_checks: What ``sklearn.utils.estimator_checks`` asks that a machine with memory cannot do, by
             check, and why.
     """
 
     file_format = "torch_hrr.lsm_regressor"
     n_features_in_: int
+    feature_names_in_: Any
     expected_failed_checks: ClassVar[dict[str, str]] = {
         "check_fit1d": "x of shape [T] is a series",
         "check_methods_sample_order_invariance": "rows are the steps of one series: a state holds those before it",
@@ -376,6 +384,7 @@ class LSMRegressor(_Estimator):
         check_target(op, y)
         before, several = self._machine, self._is_several(x)
         goes_on = resume is not None and before is not None and before.moments is not None
+        names = self._columns_of(op, "x", x, not goes_on)
         given, kind, width = [as_array(op, "x", one) for one in (x if several else [x])], None, 1
         if not self._takes_tokens():
             first = self._series(op, given[0], self.machine.input_dim if goes_on else self._width())
@@ -398,6 +407,8 @@ class LSMRegressor(_Estimator):
         self._machine, self._held = machine, scale
         if machine.embedder is None:
             self.n_features_in_ = machine.input_dim
+            if not goes_on:
+                self._keep_columns(names)
         return self
 
     def _is_several(self, x: Any) -> bool:
@@ -473,6 +484,7 @@ class LSMRegressor(_Estimator):
 
     def _finite(self, op: str, x: Any) -> Any:
         """What a fitted machine may be asked of; tokens as they are."""
+        self._columns_of(op, "x", x)
         given = as_array(op, "x", x)
         if self.machine.embedder is not None:
             return given
@@ -543,6 +555,7 @@ class LSMRegressor(_Estimator):
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         if self._is_fitted() and self.embedder is None:
             self.n_features_in_ = self.machine.input_dim
+        self._restore_columns(facts.pop("feature_names", ()))
         super()._restore(learned, facts)
         for tensor in self._held or ():
             if tensor.shape != (self.machine.input_dim,) or tensor.dtype != torch.float64:
@@ -586,11 +599,14 @@ class LSMClassifier(SoftmaxEstimator):
     Attributes:
         classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The columns of the table that `fit` saw, or the width of a step; not set before, nor for tokens.
+        feature_names_in_: Their names, an array of str, if `fit` saw data frames with such names; else not set. Later
+            frames must have the same ones, in the same order.
     """
 
     file_format = "torch_hrr.lsm_classifier"
     classes_: Any
     n_features_in_: int
+    feature_names_in_: Any
     expected_failed_checks: ClassVar[dict[str, str]] = {}
     _estimator_type = "classifier"
     # The columns of a table, which later tables must have too; None where x had three dimensions.
@@ -657,6 +673,9 @@ class LSMClassifier(SoftmaxEstimator):
         """`fit`, or `partial_fit` if features are kept."""
         check_target(op, y)
         tick, before = ticking(op, progress), self._seen if keep else None
+        # Before x, which would be tokens to whatever config is.
+        self._checked_config()
+        names = self._columns_of(op, "x", x, before is None)
         width = self._width() if before is None else self.machine.input_dim
         batch = self._batch(op, x, self._takes_tokens(), width, None if before is None else self._columns)
         given, tokens = batch.given, batch.given.dim() == 2
@@ -685,6 +704,8 @@ class LSMClassifier(SoftmaxEstimator):
             self._columns = batch.columns
         if not tokens:
             self.n_features_in_ = machine.input_dim if self._columns is None else self._columns
+            if before is None:
+                self._keep_columns(names)
         return self
 
     def _among(self, op: str, classes: Any, found: Any) -> Tensor:
@@ -720,6 +741,7 @@ class LSMClassifier(SoftmaxEstimator):
 
     def _logs(self, op: str, x: Any, finite: bool = False) -> Tensor:
         self._fitted(op)
+        self._columns_of(op, "x", x)
         machine = self.machine
         batch = self._batch(op, x, machine.embedder is not None, machine.input_dim, self._columns)
         logs = self._log_probabilities(op, _features(machine, op, batch))
@@ -770,6 +792,7 @@ class LSMClassifier(SoftmaxEstimator):
 
     def _restore(self, learned: dict[str, Tensor], facts: dict[str, Any]) -> None:
         columns, classes = facts.pop("columns", None), facts.pop("classes", None)
+        names = facts.pop("feature_names", ())
         if seen := [learned.pop(name).to(self.machine.device) for name in ("features", "labels") if name in learned]:
             self._seen = seen[0], seen[1]
         if "classes" in learned:
@@ -779,7 +802,7 @@ class LSMClassifier(SoftmaxEstimator):
             classes = whole.cpu().numpy()
         super()._restore(learned, facts)
         if self._held is None:
-            if classes is not None or columns is not None:
+            if classes is not None or columns is not None or names != ():
                 raise ValueError("labels without a read-out")
             return
         self.classes_, index = labels("load", "classes", classes, self._held[0].shape[1])
@@ -803,6 +826,7 @@ class LSMClassifier(SoftmaxEstimator):
             self._columns = integer("load", "columns", columns, 1)
         if self.embedder is None:
             self.n_features_in_ = self.machine.input_dim if columns is None else columns
+        self._restore_columns(names)
 
 
 def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConfig | None) -> torch.device:

@@ -47,6 +47,7 @@ class _Classifier(Parameters, Described, Saveable):
     encoder: Any
     classes_: Any
     n_features_in_: int
+    feature_names_in_: Any
     # By name; those of `fit`.
     _learned: dict[str, Tensor] | None = None
     # That of `fit`, whose codes alone the tensors know.
@@ -91,6 +92,7 @@ class _Classifier(Parameters, Described, Saveable):
         """
         check_target("fit", y)
         tick, given = ticking("fit", progress), self._checked()
+        names = self._columns_of("fit", "X", X, True)
         rows = self._rows("fit", X, None)
         found, label = labels("fit", "y", y, len(rows))
         if not len(rows):
@@ -102,6 +104,7 @@ class _Classifier(Parameters, Described, Saveable):
         for name, tensor in learned.items():
             check_finite("fit", name, tensor)
         self.__dict__.update(_learned=learned, _encoder=self.encoder, classes_=found, n_features_in_=rows.shape[1])
+        self._keep_columns(names)
         return self
 
     def decision_function(self, X: Any) -> Any:
@@ -130,6 +133,7 @@ class _Classifier(Parameters, Described, Saveable):
 
     def _scores(self, op: str, X: Any) -> Tensor:
         learned = self._fitted(op)
+        self._columns_of(op, "X", X)
         rows = self._rows(op, X, self.n_features_in_)
         parts = [next(iter(learned.values())).new_zeros(0, len(self.classes_))]
         for codes in self._codes(op, X, rows, self._encoder):
@@ -191,7 +195,7 @@ class _Classifier(Parameters, Described, Saveable):
                 raise ValueError("save: encoder must be that of fit, got another one: call fit again")
             whole = self.classes_.dtype.kind in "iu"
             found = self.classes_.astype("int64") if whole else self.classes_
-            metadata |= {"labels": found.tolist(), "inputs": self.n_features_in_}
+            metadata |= {"labels": found.tolist(), "inputs": self.n_features_in_} | self._facts_of_columns()
             tensors |= {f"learned.{name}": tensor for name, tensor in self._learned.items()}
         return tensors, metadata
 
@@ -200,6 +204,7 @@ class _Classifier(Parameters, Described, Saveable):
         cls, tensors: dict[str, Tensor], metadata: dict[str, Any], device: torch.device | None, **options: Any
     ) -> Self:
         given = dict(metadata)
+        names = given.pop("feature_names", ())
         described, held, inputs = (given.pop(name, None) for name in ("encoder", "labels", "inputs"))
         if "seed" in given:
             given["seed"] = int(given["seed"])
@@ -224,6 +229,7 @@ class _Classifier(Parameters, Described, Saveable):
             width = made.n_features_in_ if encoder is None else encoder.dim
             if len(order) != len(made.classes_) or not made._fits(made._learned, len(order), width):
                 raise ValueError("tensors that no classifier has")
+        made._restore_columns(names)
         return made
 
     def _fits(self, learned: Mapping[str, Tensor], count: int, dim: int) -> bool:
@@ -251,6 +257,8 @@ class CentroidClassifier(_Classifier):
     Attributes:
         classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The columns of the rows; not set before `fit`.
+        feature_names_in_: Their names, an array of str, if `fit` saw a data frame with such names; else not set. Later
+            frames must have the same ones, in the same order.
         prototypes: ``[C, D]``, not normalised.
 
     Cost: the codes of all rows are kept; N C D multiplications a pass.
@@ -356,6 +364,8 @@ class RidgeClassifier(_Classifier):
     Attributes:
         classes_: The labels, ascending, a NumPy array ``[C]``, numbers as int64 or float64; not set before `fit`.
         n_features_in_: The columns of the rows; not set before `fit`.
+        feature_names_in_: Their names, an array of str, if `fit` saw a data frame with such names; else not set. Later
+            frames must have the same ones, in the same order.
         weights: W, float64 ``[C, D]``.
         constant: b, float64 ``[C]``.
 
