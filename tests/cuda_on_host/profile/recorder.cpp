@@ -119,6 +119,7 @@ Node Recorder::node_of(const void* block) {
 }
 
 void Recorder::add_step(const void* block) {
+  const Notes notes;
   Trace& trace = traces_[static_cast<std::size_t>(rank_)];
   trace.steps.push_back({node_of(block), static_cast<uint32_t>(trace.accesses.size())});
 }
@@ -131,6 +132,7 @@ void Recorder::enter_block_of_code(const void* block) {
 
 void Recorder::enter_function(const void* call) {
   if (in_thread_) {
+    const Notes notes;
     Calls& calls = calls_[static_cast<std::size_t>(rank_)];
     const uint64_t chain = calls.chain.back() * 0x9e3779b97f4a7c15u + reinterpret_cast<std::uintptr_t>(call);
     calls.chain.push_back(chain);
@@ -165,6 +167,7 @@ void Recorder::access(const void* address, std::size_t bytes, Action action) {
   } else {
     return;  // the thread's own stack, parameters of the launch on its caller's, and constants of the program
   }
+  const Notes notes;
   traces_[static_cast<std::size_t>(rank_)].accesses.push_back(access);
 }
 
@@ -211,6 +214,7 @@ void Recorder::count(const std::vector<TracedAccess>& traced) {
 }
 
 void Recorder::end_block() {
+  const Notes notes;
   traces_.resize(static_cast<std::size_t>(threads_));
   flow_.observe(traces_);
   for (int first = 0; first < threads_; first += kLanes) {

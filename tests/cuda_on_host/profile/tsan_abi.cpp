@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <new>
 
@@ -39,31 +40,58 @@ Allocations& allocations() {
   return all;
 }
 
+constexpr std::size_t kAlignment = 256;
+// The allocation that was found last and the gap between two of them, such as a stack: mostly asked for again.
+std::pair<std::uintptr_t, std::size_t> last = {0, 0};
+std::pair<std::uintptr_t, std::size_t> gap = {0, 0};
+
 void* allocate(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 256;
+  if (Notes::taken > 0) {
+    void* const memory = std::malloc(bytes > 0 ? bytes : 1);
+    if (memory == nullptr) {
+      throw std::bad_alloc();
+    }
+    return memory;
+  }
   void* const memory = std::aligned_alloc(kAlignment, divided_up(bytes + 1, kAlignment) * kAlignment);
   if (memory == nullptr) {
     throw std::bad_alloc();
   }
   allocations()[reinterpret_cast<std::uintptr_t>(memory)] = bytes;
+  gap = {0, 0};
   return memory;
 }
 
 void release(void* memory) {
-  allocations().erase(reinterpret_cast<std::uintptr_t>(memory));
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  if (address % kAlignment == 0) {
+    allocations().erase(address);
+    last = gap = {0, 0};
+  }
   std::free(memory);
 }
 
 }  // namespace
 
 std::pair<std::uintptr_t, std::size_t> allocation_of(std::uintptr_t address) {
-  auto next = allocations().upper_bound(address);
-  if (next == allocations().begin()) {
+  if (address - last.first < last.second) {
+    return last;
+  }
+  if (address - gap.first < gap.second) {
     return {0, 0};
   }
-  --next;
-  return address - next->first < next->second ? std::pair{next->first, next->second}
-                                              : std::pair<std::uintptr_t, std::size_t>{0, 0};
+  const auto next = allocations().upper_bound(address);
+  std::uintptr_t end = 0;
+  if (next != allocations().begin()) {
+    const auto before = std::prev(next);
+    end = before->first + before->second;
+    if (address < end) {
+      last = *before;
+      return last;
+    }
+  }
+  gap = {end, (next == allocations().end() ? ~std::uintptr_t{0} : next->first) - end};
+  return {0, 0};
 }
 
 namespace {
