@@ -111,15 +111,23 @@ class SpectralMaps : public ::testing::Test {
     return params;
   }
 
-  static std::vector<double> expected(const SpectralMapParams& params, const S* a, const S* v, double exponent) {
-    const std::vector<double> row = row_at(a, params.dim);
-    Bins bins = bins_of(row);
-    const Bins directions = bins_of(row_at(v, params.dim));
+  // A row, its direction and their bins.
+  struct Operands {
+    Operands(const S* a, const S* v, int64_t dim)
+        : row(row_at(a, dim)), bins(bins_of(row)), directions(bins_of(row_at(v, dim))) {}
+
+    std::vector<double> row;
+    Bins bins;
+    Bins directions;
+  };
+
+  static std::vector<double> expected(const SpectralMapParams& params, const Operands& of, double exponent) {
+    Bins bins = of.bins;
     const long double threshold = static_cast<long double>(std::numeric_limits<compute_t<S>>::epsilon()) *
                                   std::sqrt(static_cast<long double>(params.dim)) *
-                                  static_cast<long double>(norm_of(row));
+                                  static_cast<long double>(norm_of(of.row));
     for (size_t k = 0; k < bins.size(); ++k) {
-      bins[k] = mapped(params, bins[k], directions[k], static_cast<long double>(exponent), threshold,
+      bins[k] = mapped(params, bins[k], of.directions[k], static_cast<long double>(exponent), threshold,
                        k == 0 || 2 * k == bins.size());
     }
     return row_of(bins);
@@ -139,6 +147,10 @@ TYPED_TEST(SpectralMaps, MatchTheirDefinitions) {
   for (const int64_t dim : kDims) {
     const Buffer<S> a = tame_rows<S>(this->kRows, dim);
     const Buffer<S> v = random_values<S>(this->kRows * dim, 82);
+    std::vector<typename TestFixture::Operands> rows;
+    for (int64_t r = 0; r < this->kRows; ++r) {
+      rows.emplace_back(a.data() + r * dim, v.data() + r * dim, dim);
+    }
     for (const SpectralMap kind : kMaps) {
       for (const double eps : {0.0, 0.9}) {
         for (const int order : {0, 2}) {
@@ -153,7 +165,7 @@ TYPED_TEST(SpectralMaps, MatchTheirDefinitions) {
           run_spectral_map<S>(params, 0, this->kRows);
           for (int64_t r = 0; r < this->kRows; ++r) {
             EXPECT_TRUE(is_close(out.data() + r * dim,
-                                 this->expected(params, a.data() + r * dim, v.data() + r * dim, params.exponent),
+                                 this->expected(params, rows[static_cast<size_t>(r)], params.exponent),
                                  this->kTolerance))
                 << "row " << r;
           }
@@ -174,7 +186,9 @@ TYPED_TEST(SpectralMaps, EveryRowHasItsExponent) {
   run_spectral_map<S>(params, 0, this->kRows);
   for (int64_t r = 0; r < this->kRows; ++r) {
     const S* row = a.data() + r * kDim;
-    EXPECT_TRUE(is_close(out.data() + r * kDim, this->expected(params, row, row, exponents[r]), this->kTolerance)) << r;
+    EXPECT_TRUE(
+        is_close(out.data() + r * kDim, this->expected(params, {row, row, kDim}, exponents[r]), this->kTolerance))
+        << r;
   }
 }
 
@@ -192,7 +206,7 @@ TYPED_TEST(SpectralMaps, EmptyBinsAndRowsAreMappedToZeroOrOne) {
       run_spectral_map<S>(params, 0, 2);
       for (int64_t r = 0; r < 2; ++r) {
         const S* row = a.data() + r * dim;
-        EXPECT_TRUE(is_close(out.data() + r * dim, this->expected(params, row, row, params.exponent))) << dim;
+        EXPECT_TRUE(is_close(out.data() + r * dim, this->expected(params, {row, row, dim}, params.exponent))) << dim;
       }
     }
   }
