@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 import sys
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
 from torch_hrr._checks import brief
@@ -46,7 +47,8 @@ class Parameters:
         """
         known = None if fits else self._facts_of_columns().get("feature_names")
         found = None
-        several = isinstance(given, list | tuple) and bool(given) and hasattr(given[0], "columns")
+        # Numbers have none, of which a list may hold millions.
+        several = isinstance(given, list | tuple) and bool(given) and hasattr(given[0], "__array__")
         for frame in given if several else [given]:
             # In another order they would be taken for one another.
             names = _names_of(frame)
@@ -57,7 +59,7 @@ class Parameters:
                     wanted, got = ("none" if each is None else brief(each) for each in (wanted, got))
                     raise ValueError(
                         f"{op}: {name} must have the columns of fit, at index {place} {wanted}, got {got}: "
-                        "The feature names should match those that were passed during fit"
+                        f"{_mismatch(known, names)}"
                     )
                 known = found = names
         return found
@@ -112,8 +114,24 @@ class Parameters:
 
 def _names_of(given: Any) -> list[str] | None:
     columns = getattr(given, "columns", None)
-    names = None if columns is None or callable(columns) else [*columns]
+    # Of other objects it may be their number, or a text.
+    names = [*columns] if isinstance(columns, Iterable) and not isinstance(columns, str) else []
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def _mismatch(known: list[str], names: list[str]) -> str:
+    """Which names are new or missing, in scikit-learn's words, whose checks ask for them: a line for each, to five."""
+    lines = ["The feature names should match those that were passed during fit."]
+    for told, found in (
+        ("unseen at fit time", set(names) - set(known)),
+        ("seen at fit time, yet now missing", set(known) - set(names)),
+    ):
+        if found:
+            lines += [f"Feature names {told}:", *(f"- {each:.80}" for each in sorted(found)[:5])]
+            lines += ["- ..."] if len(found) > 5 else []
+    if len(lines) == 1:
+        lines.append("Feature names must be in the same order as they were in fit.")
+    return "\n".join([*lines, ""])
 
 
 class _Complex(TypeError, ValueError):

@@ -21,7 +21,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
 T = np.arange(600)
@@ -190,14 +190,87 @@ def test_columns_of_series_in_a_list_and_in_parts():
     told = "x must have the columns of fit, at index 1 'b', got 'c'"
     with pytest.raises(ValueError, match=f"^fit: {told}"):
         LSMRegressor(units=9).fit([frame, swapped], [PARITY, PARITY])
-    regressor = LSMRegressor(units=9).fit([frame, frame], [PARITY, PARITY])
-    with pytest.raises(ValueError, match=f"^predict: {told}"):
-        regressor.predict([frame, swapped])
+    for estimator, y in ((LSMRegressor(units=9), [PARITY, PARITY]), (LSMClassifier(units=9), [0, 1])):
+        with pytest.raises(ValueError, match=f"^fit: {told}"):
+            estimator.fit([NOISE, frame, swapped], [*y, y[0]])
+        estimator.fit([NOISE, frame], y)
+        assert estimator.feature_names_in_.tolist() == ["a", "b", "c"]
+        for first in (NOISE, frame):
+            with pytest.raises(ValueError, match=f"^predict: {told}"):
+                estimator.predict([first, swapped])
     for estimator in (LSMRegressor(units=9), LSMClassifier(units=9)):
         estimator.partial_fit(frame, PARITY)
         with pytest.raises(ValueError, match=f"^partial_fit: {told}"):
             estimator.partial_fit(swapped, PARITY)
         assert estimator.feature_names_in_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [LSMRegressor(units=9), LSMClassifier(units=9), CentroidClassifier(), RidgeClassifier()],
+    ids=named,
+)
+def test_other_columns_are_told_as_scikit_learn_does(estimator):
+    pytest.importorskip("pandas")
+    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
+
+
+def test_other_columns_are_told_in_words_that_end():
+    """Without pandas too; five names of those that differ, and no more of a long one than is read."""
+    names = [f"c{place:02}" for place in range(12)]
+    fitted = RidgeClassifier().fit(Frame(np.resize(NOISE, (40, 12)), names), PARITY)
+    first = "The feature names should match those that were passed during fit.\n"
+    for columns, told in (
+        (names[::-1], "Feature names must be in the same order as they were in fit.\n"),
+        ([*names[1:], "c11"], "Feature names seen at fit time, yet now missing:\n- c00\n"),
+        (
+            ["x" * 999, *names[1:]],
+            f"Feature names unseen at fit time:\n- {'x' * 80}\nFeature names seen at fit time, yet",
+        ),
+        (
+            [f"{name}!" for name in names],
+            "Feature names unseen at fit time:\n- c00!\n- c01!\n- c02!\n- c03!\n- c04!\n- ...\n",
+        ),
+    ):
+        with pytest.raises(ValueError) as caught:
+            fitted.predict(Frame(np.resize(NOISE, (40, 12)), columns))
+        assert first + told in str(caught.value) and str(caught.value).endswith("\n")
+
+
+@pytest.mark.parametrize("columns", [3, "abc", None, [0, "b", 2]])
+def test_columns_that_are_no_names_are_none(columns):
+    """As where they are the number of them."""
+    fitted = RidgeClassifier().fit(Frame(NOISE, ["a", "b", "c"]), PARITY)
+    assert np.array_equal(fitted.predict(Frame(NOISE, columns)), fitted.predict(NOISE))
+    assert not hasattr(fitted.fit(Frame(NOISE, columns), PARITY), "feature_names_in_")
+
+
+@pytest.mark.parametrize("kind", [LSMRegressor, LSMClassifier])
+def test_tokens_have_neither_width_nor_names(kind, tmp_path):
+    """Those of a fit before them would be in the file, which could not be read again."""
+    tokens = np.arange(90).reshape(6, 15) % 3
+    estimator = kind(units=9).fit(Frame(NOISE, ["a", "b", "c"]), PARITY).set_params(config=CONFIG)
+    estimator.fit(tokens, tokens if kind is LSMRegressor else [0, 1] * 3)
+    assert not hasattr(estimator, "feature_names_in_") and not hasattr(estimator, "n_features_in_")
+    frame = Frame(tokens, [f"t{place}" for place in range(15)])
+    estimator.save(tmp_path / "fitted")
+    assert np.array_equal(load(tmp_path / "fitted").predict(frame), estimator.predict(frame))
+
+
+@pytest.mark.parametrize("kind", [LSMRegressor, LSMClassifier])
+@pytest.mark.parametrize("tokens", [False, True])
+def test_another_config_counts_for_the_next_fit_alone(kind, tokens):
+    """What is fitted still reads what it was fitted on, in parts and in lists too."""
+    x = np.arange(90).reshape(6, 15) % 3 if tokens else NOISE[:, :, None]
+    y = x.reshape(len(x), -1) if kind is LSMRegressor else PARITY[: len(x)]
+    parts = [x[0], x[1, :2]]
+    changed, same = (kind(CONFIG if tokens else None, units=9).partial_fit(x, y) for _ in range(2))
+    changed.set_params(config=None if tokens else CONFIG)
+    for estimator in (changed, same):
+        estimator.partial_fit(x, y).partial_fit(parts, [y[0], y[1, :2]] if kind is LSMRegressor else y[:2])
+    assert np.array_equal(changed.predict(x), same.predict(x))
+    for one, other in zip(changed.predict(parts), same.predict(parts), strict=True):
+        assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("names", [None, [], ["a", "b"], ["a", "b", 3], "abc"])

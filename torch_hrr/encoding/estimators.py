@@ -157,6 +157,19 @@ class _Estimator(Parameters, Described, Saveable):
     def _takes_tokens(self) -> bool:
         return self._embedder_config() is not None
 
+    def _reads_tokens(self, fits: bool) -> bool:
+        """Whether x is tokens: to a call that ``fits`` anew as the settings say, else to the machine that there is."""
+        machine = None if fits else self._machine
+        return self._takes_tokens() if machine is None else machine.embedder is not None
+
+    def _keep_inputs(self, width: int | None, names: list[str] | None) -> None:
+        """The width of series and the names of their columns; None for tokens, which have neither."""
+        if width is None:
+            self.__dict__.pop("n_features_in_", None)
+        else:
+            self.__dict__["n_features_in_"] = width
+        self._keep_columns(names)
+
     def _width(self) -> int | None:
         """What `input_dim` says."""
         return None if self.input_dim is None else integer(type(self).__name__, "input_dim", self.input_dim, 1)
@@ -382,11 +395,13 @@ class LSMRegressor(_Estimator):
     def _learn(self, op: str, x: Any, y: Any, warmup: int, progress: Progress, resume: bool | None) -> Self:
         """`fit` where resume is None, else `partial_fit`."""
         check_target(op, y)
-        before, several = self._machine, self._is_several(x)
+        before = self._machine
         goes_on = resume is not None and before is not None and before.moments is not None
+        tokens = self._reads_tokens(not goes_on)
+        several = _is_several(x, tokens)
         names = self._columns_of(op, "x", x, not goes_on)
         given, kind, width = [as_array(op, "x", one) for one in (x if several else [x])], None, 1
-        if not self._takes_tokens():
+        if not tokens:
             first = self._series(op, given[0], self.machine.input_dim if goes_on else self._width())
             width, kind = first.shape[-1], numeric_dtype(x[0] if several else x, first)
             given = [self._series(op, one, width) for one in given]
@@ -405,16 +420,13 @@ class LSMRegressor(_Estimator):
             inputs, targets = inputs[0], as_array(op, "y", y)
         machine._learn(op, inputs, targets, warmup, progress, resume)
         self._machine, self._held = machine, scale
-        if machine.embedder is None:
-            self.n_features_in_ = machine.input_dim
-            if not goes_on:
-                self._keep_columns(names)
+        if not goes_on:
+            self._keep_inputs(*((None, None) if tokens else (machine.input_dim, names)))
         return self
 
     def _is_several(self, x: Any) -> bool:
-        """Whether x is a list of series ``[T, n]``, or of tokens ``[T]``, which may be of several lengths."""
-        dims = 1 if self._takes_tokens() else 2
-        return isinstance(x, list | tuple) and bool(x) and all(getattr(one, "ndim", None) == dims for one in x)
+        """Whether x is several series, to the machine that there is."""
+        return _is_several(x, self._reads_tokens(False))
 
     @overload
     def predict(self, x: Tensor, state: Any = None, return_state: Literal[False] = False) -> Tensor: ...
@@ -673,11 +685,12 @@ class LSMClassifier(SoftmaxEstimator):
         """`fit`, or `partial_fit` if features are kept."""
         check_target(op, y)
         tick, before = ticking(op, progress), self._seen if keep else None
-        # Before x, which would be tokens to whatever config is.
-        self._checked_config()
+        if before is None:
+            # Before x, which would be tokens to whatever config is.
+            self._checked_config()
         names = self._columns_of(op, "x", x, before is None)
         width = self._width() if before is None else self.machine.input_dim
-        batch = self._batch(op, x, self._takes_tokens(), width, None if before is None else self._columns)
+        batch = self._batch(op, x, self._reads_tokens(before is None), width, None if before is None else self._columns)
         given, tokens = batch.given, batch.given.dim() == 2
         known, label = labels(op, "y", y, len(given))
         if classes is not None and not hasattr(classes, "__len__"):
@@ -702,10 +715,8 @@ class LSMClassifier(SoftmaxEstimator):
         self._machine, self.classes_, self._seen = machine, known, (features, label) if keep else None
         if before is None:
             self._columns = batch.columns
-        if not tokens:
-            self.n_features_in_ = machine.input_dim if self._columns is None else self._columns
-            if before is None:
-                self._keep_columns(names)
+            seen = machine.input_dim if batch.columns is None else batch.columns
+            self._keep_inputs(*((None, None) if tokens else (seen, names)))
         return self
 
     def _among(self, op: str, classes: Any, found: Any) -> Tensor:
@@ -751,8 +762,7 @@ class LSMClassifier(SoftmaxEstimator):
 
     def _batch(self, op: str, x: Any, tokens: bool, width: Any, columns: int | None) -> _Sequences:
         """Sequences of a width and columns, if these are known."""
-        dims = 1 if tokens else 2
-        if isinstance(x, list | tuple) and x and all(getattr(one, "ndim", None) == dims for one in x):
+        if _is_several(x, tokens):
             # As arrays: data frames take [None] for the name of a column.
             arrays = [as_array(op, "x", one, TOKENS) if tokens else as_array(op, "x", one) for one in x]
             parts = [self._batch(op, one[None], tokens, width, None).given for one in arrays]
@@ -838,6 +848,12 @@ def _device(embedder: ConfigurableSinusoidalEmbedder | None, gpu_config: GPUConf
 
 def _scaled(given: Any, scale: tuple[Tensor, Tensor] | None) -> Any:
     return given if scale is None else (given.to(scale[0].device, torch.float64) - scale[0]) / scale[1]
+
+
+def _is_several(x: Any, tokens: bool) -> bool:
+    """Whether x is a list of series ``[T, n]``, or of tokens ``[T]``, which may be of several lengths."""
+    dims = 1 if tokens else 2
+    return isinstance(x, list | tuple) and bool(x) and all(getattr(one, "ndim", None) == dims for one in x)
 
 
 def _first(x: Any) -> Any:
