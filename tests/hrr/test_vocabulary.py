@@ -289,6 +289,24 @@ def test_cleanup_takes_expressions(quantized):
         words.cleanup("A * Q")
 
 
+@pytest.mark.parametrize("op", ["ask", "cleanup"])
+@pytest.mark.parametrize("quantized", [False, True])
+def test_what_is_refused_declares_no_names(op, quantized):
+    words = Vocabulary(DIM, strict=False, quantized=quantized, device="cpu")
+    words.populate("A; B")
+    for top_k, error, told in (
+        (0, ValueError, "1 to 4, got 0"),
+        (5, ValueError, "1 to 4, got 5"),
+        (True, TypeError, "an int, got bool"),
+        (None, TypeError, "an int, got NoneType"),
+    ):
+        with pytest.raises(error, match=f"^{op}: top_k must be {told}$"):
+            getattr(words, op)("A * C + D * C", top_k)
+    assert words.names == ("A", "B")
+    getattr(words, op)("A * C + D * C", 4)
+    assert words.names == ("A", "B", "C", "D")
+
+
 def test_names_are_drawn_when_they_are_asked_for_unless_strict():
     words, strict = vocabulary("A", strict=False), vocabulary("A; B; C; D; E; F; G")
     assert torch.equal(words["B"], strict["B"]) and words.names == ("A", "B")

@@ -43,6 +43,14 @@ _BLOCK = 1024
 _CODES = ("codes", "bounds")
 
 
+def check_top_k(op: str, given: Any, count: int) -> int:
+    """The number of items to be found of so many."""
+    top_k = integer(op, "top_k", given)
+    if not 1 <= top_k <= count:
+        raise ValueError(f"{op}: top_k must be 1 to {count}, got {shown(top_k)}")
+    return top_k
+
+
 class _Names:
     """Names in a box that torch.compile leaves shut: of a tuple it would look at every entry."""
 
@@ -207,10 +215,7 @@ class Searching:
         dim, device, _ = self._place()
         count = len(self)
         query = check_vectors(op, "query", given, dim, device)
-        top_k = integer(op, "top_k", top_k)
-        if not 1 <= top_k <= count:
-            raise ValueError(f"{op}: top_k must be 1 to {count}, got {shown(top_k)}")
-        return query, top_k
+        return query, check_top_k(op, top_k, count)
 
 
 class Searchable(Searching, HeldVectors, Listed):

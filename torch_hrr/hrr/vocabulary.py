@@ -25,7 +25,7 @@ from torch_hrr.hrr import functional
 from torch_hrr.hrr._expression import CONSTANTS, Drawn, Program, parse_expression, parse_statements
 from torch_hrr.hrr._likely import look_at
 from torch_hrr.hrr._named import NamedVectors, drawn
-from torch_hrr.hrr.memory import Cleanup, compute_dtype
+from torch_hrr.hrr.memory import Cleanup, check_top_k, compute_dtype
 from torch_hrr.hrr.vector import Vector
 from torch_hrr.io.files import check_text
 from torch_hrr.runtime.device import resolve_data_device
@@ -210,9 +210,12 @@ class Vocabulary(NamedVectors):
         return self._parsed("parse", text)
 
     @locked
-    def _parsed(self, op: str, text: str) -> Vector:
+    def _parsed(self, op: str, text: str, top_k: int = 1) -> Vector:
         limit = torch.finfo(self._dtype).max
         program, drawn = parse_expression(op, text, self._entries, limit, self._strict)
+        if drawn:
+            # A call that is refused declares none of them.
+            check_top_k(op, top_k, len(self._entries) + len(drawn))
         self._declare(op, drawn)
         return self._evaluate(program, {})
 
@@ -305,7 +308,7 @@ class Vocabulary(NamedVectors):
             TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
         """
         if isinstance(query, str):
-            query = self._parsed("cleanup", query)
+            query = self._parsed("cleanup", query, top_k)
         return super().cleanup(query, top_k)
 
     def ask(self, query: Tensor | str, top_k: int = 1) -> Any:
@@ -318,7 +321,7 @@ class Vocabulary(NamedVectors):
             TypeError, ValueError, RuntimeError: as for `ItemMemory.cleanup`.
         """
         if isinstance(query, str):
-            query = self._parsed("ask", query)
+            query = self._parsed("ask", query, top_k)
         return super().ask(query, top_k)
 
     def _convert(self, fn: Callable[[Tensor], Tensor]) -> None:
