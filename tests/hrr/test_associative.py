@@ -118,6 +118,20 @@ def test_a_hopfield_memory_is_one_graph():
     torch._dynamo.reset()
 
 
+def test_a_beta_of_the_width_that_is_computed_in():
+    memory = HopfieldMemory(torch.eye(3), 1e39)
+    assert memory.recall(torch.tensor([0.1, 0.2, 0.3], dtype=DOUBLE)).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("beta", [-1, float("nan"), "8", torch.tensor(8.0)])
+def test_a_beta_that_no_file_could_give_back_is_not_saved(beta, tmp_path):
+    memory = HopfieldMemory(torch.eye(3))
+    memory.beta = beta
+    with pytest.raises((TypeError, ValueError), match=r"^save: beta must be"):
+        memory.save(tmp_path / "memory")
+    assert not (tmp_path / "memory").exists()
+
+
 ITEMS = torch.ones(2, 4)
 REFUSED = [
     (lambda: HopfieldMemory(torch.ones(4)), ValueError, r"HopfieldMemory: vectors must be \[N, D\] .*, got \[4\]"),
@@ -125,6 +139,8 @@ REFUSED = [
     (lambda: HopfieldMemory(ITEMS, 0), ValueError, "HopfieldMemory: beta must be a finite number > 0, got 0"),
     (lambda: HopfieldMemory(ITEMS).recall(torch.ones(3)), ValueError, "recall: query must have the last .*"),
     (lambda: HopfieldMemory(ITEMS).recall(torch.ones(4), -1.0), ValueError, "recall: beta must be .*, got -1.0"),
+    (lambda: HopfieldMemory(ITEMS).recall(torch.ones(4), 1e39), ValueError, r"recall: beta must be .*, got 1e\+39"),
+    (lambda: HopfieldMemory(ITEMS, 1e39).energy(torch.ones(4)), ValueError, r"energy: beta must be .*, got 1e\+39"),
     (lambda: HopfieldMemory(ITEMS).energy(torch.ones(4), torch.ones(1).int()), TypeError, "energy: beta must .*int32"),
     (
         lambda: HopfieldMemory(ITEMS).recall(torch.ones(2, 4), torch.ones(3)), ValueError,

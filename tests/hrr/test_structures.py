@@ -557,3 +557,23 @@ def test_a_transform_may_be_the_first_to_ask_for_what_a_seed_draws(transform):
     torch.testing.assert_close(memory.read(x), x)
     assert torch.equal(copy.deepcopy(memory).read(x), memory.read(x))
     assert torch.equal(copy.deepcopy(tree).get("lr"), tree.get("lr"))
+
+
+def test_a_multiset_stays_as_small_as_files_can_say():
+    bag = Multiset(4, device="cpu")
+    bag.add(torch.ones(4), 2**63 - 2)
+    before = bag.vector
+    with pytest.raises(ValueError, match=r"^extend: the number of items must be below 2\^63, got 9223372036854775808$"):
+        bag.extend(torch.ones(2, 4))
+    assert len(bag) == 2**63 - 2 and torch.equal(bag.vector, before)
+    bag.extend(torch.ones(1, 4))
+    assert len(bag) == 2**63 - 1
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 3, 2), (3, 2, 3)])
+def test_transitions_that_do_not_fit_each_other_are_named(sizes):
+    automaton = Automaton(4, device="cpu")
+    for op in ("add", "remove"):
+        with pytest.raises(ValueError, match=f"^{op}: state, symbol and next_state must have leading dimensions that"):
+            getattr(automaton, op)(*(torch.ones(size, 4) for size in sizes))
+    automaton.add(torch.ones(1, 4), torch.ones(3, 4), torch.ones(1, 4))

@@ -23,6 +23,7 @@ from torch_hrr._checks import (
     check_floating,
     check_vectors,
     may_be_kept,
+    number,
     positive,
     resolve_dtype,
     shown,
@@ -101,8 +102,9 @@ class HopfieldMemory(HeldVectors):
 
         Args:
             query: ``[..., D]``, on the device of the items.
-            beta: another inverse temperature, above 0: a number or a floating-point tensor ``[...]`` that broadcasts
-                with the leading dimensions of the query, whose values are not checked.
+            beta: another inverse temperature, above 0: a number, finite in the dtype that is computed in, or a
+                floating-point tensor ``[...]`` that broadcasts with the leading dimensions of the query, whose values
+                are not checked.
             steps: number of steps; the energy falls with each, most of it with the first.
 
         Returns:
@@ -155,7 +157,8 @@ class HopfieldMemory(HeldVectors):
             shape = check_broadcast(op, "query and beta", query.shape[:-1], beta.shape)
             query, beta = query.expand(*shape, dim), beta.to(dtype).unsqueeze(-1)
         else:
-            beta = positive(op, "beta", beta)
+            # Weights of an infinite one would be NaN.
+            beta = number(op, "beta", beta, 0, torch.finfo(dtype).max, open_left=True)
         return query, self._vectors.to(dtype), beta
 
     def _summary(self) -> dict[str, Any]:
@@ -171,7 +174,7 @@ class HopfieldMemory(HeldVectors):
         self._vectors = vectors
 
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {"vectors": self._vectors}, {"beta": self.beta}
+        return {"vectors": self._vectors}, {"beta": positive("save", "beta", self.beta)}
 
     @classmethod
     def _from_content(

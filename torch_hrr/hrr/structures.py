@@ -226,7 +226,7 @@ class _Structure(SharedVectors):
             dtype: None means torch's default; arguments of a wider dtype widen the vector.
 
         Raises:
-            ValueError: A size of ``batch`` is less than 0, or the vector has 2^63 elements or more.
+            ValueError: A size of ``batch`` is less than 0, or the vector has 2^59 elements or more.
         """
         name = type(self).__name__
         batch = sizes(name, "batch", batch, 0)
@@ -554,10 +554,15 @@ class Multiset(_Counted):
 
     @locked
     def extend(self, items: Tensor) -> None:
-        """Adds ``[..., K, D]``, each item once."""
+        """Adds ``[..., K, D]``, each item once.
+
+        Raises:
+            ValueError: as for `add`.
+        """
         (items,) = self._added("extend", rank=2, items=items)
+        length = integer("extend", "the number of items", self._length + items.shape[-2], 0)
         self._vector = self._vector + functional.superpose(items, normalize=False)
-        self._length += items.shape[-2]
+        self._length = length
 
     @locked
     @takes(count=Int(1))
@@ -827,6 +832,7 @@ class Automaton(_Structure):
     def _transitions(self, op: str, state: Tensor, symbol: Tensor, next_state: Tensor) -> Tensor:
         rank = 2 if any(getattr(each, "ndim", 0) > 1 for each in (state, symbol, next_state)) else 1
         state, symbol, next_state = self._added(op, rank=rank, state=state, symbol=symbol, next_state=next_state)
+        check_broadcast(op, "state, symbol and next_state", *(each.shape[:-1] for each in (state, symbol, next_state)))
         sources, targets = functional.bind(state, symbol), self._permute(next_state)
         if rank == 1:
             sources, targets = sources.unsqueeze(0), targets.unsqueeze(0)
