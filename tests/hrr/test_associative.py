@@ -115,6 +115,9 @@ def test_a_hopfield_memory_is_one_graph():
     results = compiled(query, beta), memory.recall(query, beta, 2)
     gradients = [torch.autograd.grad(each.square().sum(), (query, beta)) for each in results]
     torch.testing.assert_close(*gradients)
+    # Numbers that change from call to call are inputs of the graph.
+    for number in (1.0, 2.5, 3.0):
+        torch.testing.assert_close(compiled(query, number), memory.recall(query, number, 2))
     torch._dynamo.reset()
 
 

@@ -152,7 +152,9 @@ class HopfieldMemory(HeldVectors):
         dtype = compute_dtype(torch.promote_types(query.dtype, self._vectors.dtype))
         # The memory's own may have been changed.
         beta = self.beta if beta is None else beta
-        if isinstance(beta, Tensor) or getattr(beta, "shape", ()) != ():
+        # Of a number that torch.compile holds no shape can be asked.
+        plain = isinstance(beta, float | int)
+        if isinstance(beta, Tensor) or (not plain and getattr(beta, "shape", ()) != ()):
             beta = check_vectors(op, "beta", beta, device=self._vectors.device, rank=0)
             shape = check_broadcast(op, "query and beta", query.shape[:-1], beta.shape)
             query, beta = query.expand(*shape, dim), beta.to(dtype).unsqueeze(-1)
