@@ -199,7 +199,7 @@ def test_constants_are_names_until_others_are_declared():
     assert torch.equal(words["TWO"], 2 * words["ONE"]) and torch.equal(words["ONE"], torch.from_numpy(DELTA))
     assert torch.equal(words["Z"], words["Zero"]) and words["Zero"].any()
     assert vocabulary(dtype=torch.bfloat16).parse("AbsorbingElement").tolist() == [0.25] * DIM
-    with pytest.raises(KeyError, match="Vocabulary: name must be declared, got 'Identity'"):
+    with pytest.raises(KeyError, match="Vocabulary: name must be declared, by populate or add, got 'Identity'"):
         words["Identity"]
 
 
@@ -247,7 +247,7 @@ def test_where_there_is_no_room_the_best_draw_is_kept_with_a_warning():
     crowded.add("A", words["A"])
     crowded.add("B", words["B"])
     with pytest.warns(
-        UserWarning, match=r"^Vocabulary: vector of 'C' must have cosines of at most 0.01 with the 2"
+        UserWarning, match=r"^Vocabulary: vector of 'C' must have cosines of at most 0.01 with the others"
     ) as w:
         crowded.populate("C")
     assert [each.filename for each in w] == [__file__]
@@ -258,7 +258,9 @@ def test_where_there_is_no_room_the_best_draw_is_kept_with_a_warning():
     assert best == pytest.approx(min(others), abs=0.05)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(UserWarning):
+        with pytest.raises(
+            UserWarning, match=r"^Vocabulary: vector of 'D' and 1 more names must have cosines of at most"
+        ):
             crowded.populate("D; E")
     assert crowded.names == ("A", "B", "C")
 
@@ -321,7 +323,7 @@ def test_names_are_drawn_when_they_are_asked_for_unless_strict():
     for text in ("H = H", "I * (", "J = K; A", "L; M = L + N; L"):
         with pytest.raises(ValueError, match="text must"):
             words.populate(text)
-    with pytest.raises(KeyError, match="Vocabulary: name must be declared, got 'Zero'"):
+    with pytest.raises(KeyError, match="Vocabulary: name must be declared, by populate or add, got 'Zero'"):
         words["Zero"]
     with pytest.raises(ValueError, match=r"^Vocabulary: name must be valid Unicode"):
         words["\ud800"]
@@ -361,9 +363,9 @@ def test_transform_to_is_numpys(names, least_squares):
 def test_transform_to_knows_both_or_populates():
     words, other = vocabulary("A; B"), vocabulary("B; X")
     words.add("a b", words["A"])
-    with pytest.raises(KeyError, match="transform_to: name must be declared, got 'A'"):
+    with pytest.raises(KeyError, match="transform_to: name must be declared, by populate or add, got 'A'"):
         words.transform_to(other)
-    with pytest.raises(KeyError, match="transform_to: name must be declared, got 'X'"):
+    with pytest.raises(KeyError, match="transform_to: name must be declared, by populate or add, got 'X'"):
         words.transform_to(other, ["X"])
     assert other.names == ("B", "X")
     words.transform_to(other, populate=True)
@@ -463,7 +465,7 @@ def test_it_is_a_mapping():
     assert torch.equal(words.vectors, torch.stack(list(words.values())))
     assert words.get("C") is None and words == words and words != vocabulary("B; A") and hash(words) == hash(words)
     assert (words.dim, words.dtype, words.device.type) == (DIM, torch.float64, "cpu")
-    with pytest.raises(KeyError, match="Vocabulary: name must be declared, got 'C'"):
+    with pytest.raises(KeyError, match="Vocabulary: name must be declared, by populate or add, got 'C'"):
         words["C"]
     empty = vocabulary(" \n")
     assert len(empty) == 0 and empty.vectors.shape == (0, DIM)

@@ -138,7 +138,8 @@ class Resonator(HeldVectors):
         gradient.
 
         Args:
-            x: ``[..., D]`` of any scale, floating point, on the codebooks' device; taken in their dtype.
+            x: ``[..., D]``, floating point, on the codebooks' device; taken in their dtype, of any scale that this
+                holds.
             max_iterations: after how many an unsolved problem is given up, >= 1.
             check_every: after how many iterations to check whether all are solved; with None it never checks, nor waits
                 for the device.

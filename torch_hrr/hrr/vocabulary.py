@@ -130,7 +130,7 @@ class Vocabulary(NamedVectors):
 
     def _entry(self, op: str, name: str) -> Tensor:
         if name not in self._entries:
-            raise KeyError(f"{op}: name must be declared, got {name!r}")
+            raise KeyError(f"{op}: name must be declared, by populate or add, got {name!r}")
         return self._rows[self._entries[name]]
 
     @locked
@@ -170,6 +170,8 @@ class Vocabulary(NamedVectors):
                 pending[name] = vector
                 if others is not None:
                     others.add(vector)
+        if others is not None:
+            others.tell(self._max_similarity)
         self._extend(pending)
 
     @locked
@@ -408,6 +410,8 @@ class _Others:
         known = words.vectors.to(compute_dtype(words.dtype))
         self._count = len(known)
         self._units = torch.cat([functional.unit_rows(known), known.new_empty(more, words.dim)])
+        # Of names whose vector resembles another too much, its largest cosine.
+        self._crowded: dict[str, float] = {}
 
     def add(self, vector: Tensor) -> None:
         self._units[self._count] = functional.unit_rows(vector.to(self._units.dtype))
@@ -423,12 +427,19 @@ class _Others:
                 return vector
             if similarity < least:
                 best, least = vector, similarity
-        warn(
-            f"Vocabulary: vector of {name!r} must have cosines of at most {limit:g} with the {self._count} others, "
-            f"got {least:.3g} in the best of {_ATTEMPTS} draws, which is kept",
-            UserWarning,
-        )
+        self._crowded[name] = least
         return best
+
+    def tell(self, limit: float | None) -> None:
+        """Warns once of all."""
+        if self._crowded:
+            first, *more = self._crowded
+            warn(
+                f"Vocabulary: vector of {first!r}{f' and {len(more)} more names' if more else ''} must have cosines of "
+                f"at most {limit:g} with the others, got up to {max(self._crowded.values()):.3g} in the best of "
+                f"{_ATTEMPTS} draws, which is kept",
+                UserWarning,
+            )
 
     def _similarity(self, vector: Tensor) -> float:
         cosines = self._units[: self._count] @ functional.unit_rows(vector.to(self._units.dtype))
