@@ -26,8 +26,8 @@ PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 # seed programs, tensors divided among ranks.
 TESTS = ("test_library", "test_api", "test_ops_values", "test_ops_errors", "test_plain", "test_saveable")
 TESTS += ("test_seed_samples", "distributed/test_sharding", "distributed/test_distributed_guide")
-# The kernels are the same: what tries their arithmetic at all lengths and sizes sees no difference between minors. With
-# torch 2.12, ranks that hold a DTensor after destroy_process_group may abort when they end.
+# The kernels are the same: what tries their arithmetic at all lengths and sizes sees no difference between minors. The
+# guide to ranks runs on one here.
 LEFT_OUT = "not test_equals_the_direct_sum and not of_unlike_size and not of_torchrun"
 
 
