@@ -1,6 +1,7 @@
 // Runs a grid: which thread goes on, and what completes when it waits or returns.
 #include "tests/cuda_on_host/scheduler.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <new>

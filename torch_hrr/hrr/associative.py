@@ -200,7 +200,9 @@ class SparseDistributedMemory(SharedVectors):
     by reading again at what was read. Where no active location was ever written to, a read gives zeros, which no mean
     of unit vectors is, and `writes` 0.
 
-    Differentiable in what is written, not in addresses. Threads may share one.
+    Differentiable in what is written, not in addresses. Threads may share one. Writes are counted beside the sums, in
+    their dtype: exactly up to 2^24 a location in float32. An earlier ``state_dict()`` follows later writes, as torch's
+    do: copy it to keep it.
 
     Source: Kanerva, Sparse distributed memory, 1988; cosines of real vectors take the place of Hamming distances, and
     the k nearest locations that of a radius, so that no address activates nothing.

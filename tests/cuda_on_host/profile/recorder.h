@@ -7,7 +7,7 @@
 //   const Profile profile = recorder.finish();
 //
 // The kernels of the launches are compiled with the instrumentation that CMakeLists.txt sets, whose calls tsan_abi.cpp
-// takes. Every allocation of the program begins at a multiple of 256 bytes, as cudaMalloc's, and is known here.
+// takes. Every allocation but the recorder's begins at a multiple of 256 bytes, as cudaMalloc's, and is known here.
 #pragma once
 
 #include <cstddef>
