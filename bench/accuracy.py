@@ -44,7 +44,7 @@ DECAY, DIFFUSION = 0.005, 0.1
 RULES = ("hebb", "oja", "gha", "subspace", "bcm", "softhebb")
 TICKS = 1000
 INPUTS, UNITS = 32, 16
-LR = 1e-3
+LR, TAU = 1e-3, 100.0
 
 
 def extended(x: Tensor) -> Exact:
@@ -56,6 +56,11 @@ def extended(x: Tensor) -> Exact:
 def largest(error: Exact, wanted: Exact) -> float:
     """The error of the worst row over the norm of that row."""
     return float(np.max(np.linalg.norm(error, axis=-1) / np.linalg.norm(wanted, axis=-1)))
+
+
+def relative(found: Tensor, wanted: Exact) -> str:
+    """The largest error of an element over the largest element."""
+    return f"{np.abs(extended(found) - wanted).max() / np.abs(wanted).max():.0e}"
 
 
 @cache
@@ -161,7 +166,7 @@ def of_fields() -> str:
             row = [f"`{stencil}`", f"{steps:,}"]
             for dtype, state in theirs.items():
                 ours = field.evolve(start.to(dtype), DECAY, DIFFUSION, steps, stencil=stencil)
-                row += [f"{np.abs(extended(x) - wanted).max() / np.abs(wanted).max():.0e}" for x in (ours, state)]
+                row += [relative(ours, wanted), relative(state, wanted)]
             cells.append(row)
     return table(
         "stencil | steps | float32: ours | conv3d | float64: ours | conv3d | bfloat16: ours | conv3d", cells, left=1
@@ -188,7 +193,7 @@ def exact_ticks(inputs: Exact, weight: Exact, rule: str, activation: str) -> Exa
                 change -= (np.tril(pairs) if rule == "gha" else pairs) @ weight
             elif rule == "bcm":
                 change *= (y - theta)[:, None]
-                theta += (y * y - theta) / 100
+                theta += (y * y - theta) / TAU
         weight = weight + np.longdouble(LR) * change
     return weight
 
@@ -203,12 +208,11 @@ def of_layers() -> str:
         activation = "linear" if rule in ("gha", "subspace") else "tanh"
         wanted = exact_ticks(extended(inputs), extended(weight), rule, activation)
         row = [f'`"{rule}"`']
+        settings: dict[str, Any] = {"rule": rule, "lr": LR, "activation": activation, "tau": TAU}
         for dtype in (torch.float32, torch.float64):
             for scan in (hierarchy.plastic_scan, plain.plastic_scan):
-                learned = scan(inputs.to(dtype), weight.to(dtype), rule=rule, lr=LR, activation=activation, tau=100.0)[
-                    1
-                ]
-                row.append(f"{np.abs(extended(learned) - wanted).max() / np.abs(wanted).max():.0e}")
+                _, learned, _ = scan(inputs.to(dtype), weight.to(dtype), **settings)
+                row.append(relative(learned, wanted))
         cells.append(row)
     return table("rule | float32: ours | torch | float64: ours | torch", cells, left=1)
 
