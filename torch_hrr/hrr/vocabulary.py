@@ -171,7 +171,7 @@ class Vocabulary(NamedVectors):
                 if others is not None:
                     others.add(vector)
         if others is not None:
-            others.tell(self._max_similarity)
+            others.tell()
         self._extend(pending)
 
     @locked
@@ -410,6 +410,7 @@ class _Others:
         known = words.vectors.to(compute_dtype(words.dtype))
         self._count = len(known)
         self._units = torch.cat([functional.unit_rows(known), known.new_empty(more, words.dim)])
+        self._limit = words._max_similarity or 0.0
         # Of names whose vector resembles another too much, its largest cosine.
         self._crowded: dict[str, float] = {}
 
@@ -419,24 +420,24 @@ class _Others:
 
     def unlike(self, words: Vocabulary, name: str, methods: Drawn) -> Tensor:
         """The first vector of a name that resembles none of them too much, else the one that does least."""
-        limit, least = words._max_similarity or 0.0, float("inf")
+        least = float("inf")
         for attempt in range(_ATTEMPTS):
             vector = words._draw(name, methods, attempt)
             similarity = self._similarity(vector)
-            if similarity <= limit:
+            if similarity <= self._limit:
                 return vector
             if similarity < least:
                 best, least = vector, similarity
         self._crowded[name] = least
         return best
 
-    def tell(self, limit: float | None) -> None:
+    def tell(self) -> None:
         """Warns once of all."""
         if self._crowded:
             first, *more = self._crowded
             warn(
                 f"Vocabulary: vector of {first!r}{f' and {len(more)} more names' if more else ''} must have cosines of "
-                f"at most {limit:g} with the others, got up to {max(self._crowded.values()):.3g} in the best of "
+                f"at most {self._limit:g} with the others, got up to {max(self._crowded.values()):.3g} in the best of "
                 f"{_ATTEMPTS} draws, which is kept",
                 UserWarning,
             )
